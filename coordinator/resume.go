@@ -314,7 +314,8 @@ func (p *Plan) recall(ctx context.Context, history api.HistoryAnswer) error {
 			return fmt.Errorf("cannot read what is recorded of action %q: %v", past.Action, err)
 		}
 		p.recallAction(past, registered)
-		p.actions[past.Action].again = past.OutcomeAt != 0 && past.OutcomeAt < history.WriterAt
+		p.actions[past.Action].again = history.Writer == p.c.writer &&
+			past.OutcomeAt != 0 && past.OutcomeAt < history.WriterAt
 	}
 	p.openedNs = history.OpenedNs
 	if p.deadlines = history.DueSet; history.DueNs != 0 {
@@ -436,8 +437,7 @@ func (a *action) settlePast(ctx context.Context, d *draft) error {
 	b := newBundle(p.id, done.record)
 	err := p.queue(b)
 	if err == nil {
-		a.past.Outcome, a.past.Output = api.OutcomeCompleted, done.output
-		a.past.ExternalRef = done.record.GetForwardCompleted().ExternalRef
+		a.note(done.record, done)
 	}
 	p.mu.Unlock()
 	if err != nil {

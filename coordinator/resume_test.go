@@ -374,7 +374,9 @@ func TestAReportAfterAFailureCounts(t *testing.T) {
 	if err := q.Report(t.Context(), writes("1", "one"), coordinator.Outcome{Output: 7}); err != nil {
 		t.Fatal(err)
 	}
-	if got := q.Recorded()[0]; got.Outcome != "completed" || string(got.Output) != "7" {
+	got := q.Recorded()[0]
+	if got.Outcome != "completed" || string(got.Output) != "7" || got.Code != "" ||
+		errors.Is(&got, coordinator.ErrNotTaken) {
 		t.Errorf("recorded: %+v", got)
 	}
 	if err := q.Fail(t.Context(), "no"); err != nil {

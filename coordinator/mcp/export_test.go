@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,8 +21,11 @@ func (t Discovering) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDiscovering(conn, "s", t.Logger), nil
+	return newDiscovering(conn, started{nil, "s", t.Logger, discoverTime, new(atomic.Bool)}), nil
 }
+
+// HasPatience for a server that takes long to answer its first question.
+func (s *Server) HasPatience(d time.Duration) { s.patience = d }
 
 // Environment is that of a child of a gateway with the variables given.
 func (c ServerConfig) Environment(given []string) []string { return c.environment(given) }

@@ -90,6 +90,8 @@ type Server struct {
 	ended   chan struct{} // of session
 	closed  bool
 
+	patience time.Duration // with a server that may ignore what it is asked; 0: discoverTime
+
 	pack    Pack // set by Start
 	version string
 
@@ -334,29 +336,11 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	if s.closed {
 		return nil, fmt.Errorf("server %s: %w", s.config.Name, sdk.ErrConnectionClosed)
 	}
-	transport, process := s.transport()
-	client := s.newClient()
-	may := startTime
-	if s.remote() {
-		may = connectTime
-	}
-	within, cancel := context.WithTimeout(ctx, may)
-	defer cancel()
-	session, err := client.Connect(within, transport, nil)
-	if err == nil {
-		err = s.arrived(within, session, s.roots.Load())
-	}
-	if err != nil && ctx.Err() == nil && within.Err() != nil {
-		err = fmt.Errorf("it has not said who it is within %s", may)
-	}
-	if err != nil {
-		process.End()
-		if session != nil {
-			_ = session.Close() // it has ended
-		}
-		if s.remote() {
-			return nil, fmt.Errorf("cannot reach server %s: %w", s.config.Name, err)
-		}
+	session, client, process, err := s.connect(ctx)
+	switch {
+	case err != nil && s.remote():
+		return nil, fmt.Errorf("cannot reach server %s: %w", s.config.Name, err)
+	case err != nil:
 		return nil, fmt.Errorf("cannot start server %s (%s): %w", s.config.Name, s.config.Command, err)
 	}
 	ended := make(chan struct{})
@@ -371,7 +355,8 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 }
 
 // transport is a way to the server, and the child that it starts; nil: it is at a URL.
-func (s *Server) transport() (sdk.Transport, *child.Process) {
+func (s *Server) transport(patience time.Duration, guessed *atomic.Bool) (sdk.Transport,
+	*child.Process) {
 	way := exact{calls: s.calls}
 	if s.front != nil {
 		way.progress = s.front.expectProgress
@@ -383,7 +368,7 @@ func (s *Server) transport() (sdk.Transport, *child.Process) {
 	command.Env = s.config.environment(os.Environ())
 	command.Stderr = s.config.Errors
 	process := child.New(command, closeTime)
-	way.Transport = started{process, s.config.Name, s.logger}
+	way.Transport = started{process, s.config.Name, s.logger, patience, guessed}
 	return way, process
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -29,6 +30,9 @@ func TestMain(m *testing.M) {
 		if there(file + brokenSuffix) {
 			fmt.Fprintln(os.Stderr, "notes are broken")
 			os.Exit(4)
+		}
+		if there(file + slowSuffix) {
+			<-time.After(time.Second)
 		}
 		fmt.Fprintln(os.Stderr, "notes begin")
 		if err := serveNotes(file); err != nil {
@@ -58,6 +62,7 @@ func TestMain(m *testing.M) {
 const (
 	brokenSuffix = ".broken"
 	onceSuffix   = ".once"
+	slowSuffix   = ".slow" // it takes a second to start
 )
 
 // tooLarge is the size of an answer of shout, and of peek with "large".

@@ -1,9 +1,11 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -12,11 +14,50 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp/child"
 )
 
+// connect starts the server, or reaches it. One that was only slow, and was taken for one of an
+// earlier version of MCP, may not be asked as that: it is started once more, and waited for.
+func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, *child.Process,
+	error) {
+	may, patience := startTime, cmp.Or(s.patience, discoverTime)
+	if s.remote() {
+		may = connectTime
+	}
+	within, cancel := context.WithTimeout(ctx, may)
+	defer cancel()
+	for {
+		guessed := new(atomic.Bool)
+		transport, process := s.transport(patience, guessed)
+		client := s.newClient()
+		session, err := client.Connect(within, transport, nil)
+		if err == nil {
+			err = s.arrived(within, session, s.roots.Load())
+		}
+		if err == nil {
+			return session, client, process, nil
+		}
+		process.End()
+		if session != nil {
+			_ = session.Close() // it has ended
+		}
+		switch {
+		case ctx.Err() == nil && within.Err() != nil:
+			return nil, nil, nil, fmt.Errorf("it has not said who it is within %s", may)
+		case within.Err() != nil || !guessed.Load():
+			return nil, nil, nil, err
+		}
+		s.logger.Warn("the server was slow to start, and is started once more", "server",
+			s.config.Name, "error", err)
+		patience = startTime
+	}
+}
+
 // started is the transport to a server that is started.
 type started struct {
-	process *child.Process
-	name    string
-	logger  *slog.Logger
+	process  *child.Process
+	name     string
+	logger   *slog.Logger
+	patience time.Duration // that the server may take to answer what it may not know
+	guessed  *atomic.Bool  // set once it is taken for one that does not know it
 }
 
 // Connect starts the server.
@@ -29,7 +70,7 @@ func (t started) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDiscovering(conn, t.name, t.logger), nil
+	return newDiscovering(conn, t), nil
 }
 
 // discoverMethod is what a client asks first since MCP 2026-07-28. A server of an earlier version
@@ -40,17 +81,16 @@ const discoverMethod = "server/discover"
 // for without end. What such a server says of it later is an answer that no one waits for.
 type discovering struct {
 	sdk.Connection
-	name   string // of the server
-	logger *slog.Logger
-	late   chan jsonrpc.ID // buffered 1: it has not answered what was asked with this id
+	of   started
+	late chan jsonrpc.ID // buffered 1: it has not answered what was asked with this id
 
 	// Of Read:
 	next chan incoming // what is read while it may be late; nil: nothing is
 	done bool          // it has answered, or was answered for
 }
 
-func newDiscovering(conn sdk.Connection, name string, logger *slog.Logger) *discovering {
-	return &discovering{Connection: conn, name: name, logger: logger, late: make(chan jsonrpc.ID, 1)}
+func newDiscovering(conn sdk.Connection, of started) *discovering {
+	return &discovering{Connection: conn, of: of, late: make(chan jsonrpc.ID, 1)}
 }
 
 // incoming is what a read came to.
@@ -63,7 +103,7 @@ type incoming struct {
 func (c *discovering) Write(ctx context.Context, message jsonrpc.Message) error {
 	err := c.Connection.Write(ctx, message)
 	if r, ok := message.(*jsonrpc.Request); ok && err == nil && r.Method == discoverMethod {
-		time.AfterFunc(discoverTime, func() {
+		time.AfterFunc(c.of.patience, func() {
 			select {
 			case c.late <- r.ID:
 			default: // it was asked for another version, and has answered then
@@ -99,9 +139,10 @@ func (c *discovering) Read(ctx context.Context) (jsonrpc.Message, error) {
 		return in.message, in.err
 	case id := <-late:
 		c.done = true
-		c.logger.Warn("the server does not answer "+discoverMethod+", and is asked as one of an "+
-			"earlier version of MCP", "server", c.name, "waited", discoverTime)
+		c.of.guessed.Store(true)
+		c.of.logger.Warn("the server does not answer "+discoverMethod+", and is asked as one of an "+
+			"earlier version of MCP", "server", c.of.name, "waited", c.of.patience)
 		return &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
-			Message: fmt.Sprintf("no answer to %s within %s", discoverMethod, discoverTime)}}, nil
+			Message: fmt.Sprintf("no answer to %s within %s", discoverMethod, c.of.patience)}}, nil
 	}
 }

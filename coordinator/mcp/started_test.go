@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -88,5 +89,33 @@ func serveQuietly(ctx context.Context, conn sdk.Connection, discover time.Durati
 					Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no"}})
 			})
 		}
+	}
+}
+
+// TestAServerThatIsSlowToStartIsWaitedFor: it knows what it is asked, and is asked as one that does not
+// meanwhile, which it refuses. It is started once more.
+func TestAServerThatIsSlowToStartIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	if err := os.WriteFile(file+slowSuffix, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	s, err := mcp.NewServer(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	s.HasPatience(100 * time.Millisecond)
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if tools, err := s.Tools(t.Context()); err != nil || len(tools) == 0 {
+		t.Errorf("its tools are %v, %v", tools, err)
+	}
+	if !strings.Contains(log.String(), "started once more") {
+		t.Errorf("the log says %q", log.String())
 	}
 }

@@ -103,7 +103,7 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 	switch {
 	case err != nil && ctx.Err() == nil && starting.Err() != nil:
 		return cli.Fail(cli.ExitFailed, "see what it writes to standard error, or run it by itself",
-			"the client has gone, and a server has not started within %s since", leftTime)
+			"the client has gone, and a server has not started within %s since: %v", leftTime, err)
 	case err != nil:
 		return err
 	}
