@@ -97,13 +97,8 @@ func (c *Coordinator) recallEnded(ctx context.Context, id string) (*Recalled, er
 	if history.State == ledger.StateOpen { // it is back at a savepoint meanwhile
 		return c.recalled(ctx, id)
 	}
-	opened := new(pb.PlanOpened)
-	if err := opened.UnmarshalVT(history.Opened); err != nil {
-		return nil, fmt.Errorf("cannot read how plan %q was opened: %v", id, err)
-	}
-	p := newPlan(c, opening.Recorded(id, opened, history.Input))
-	p.opening, p.asked, p.resumed, p.confirmed = nil, true, true, true
-	if err := p.recall(ctx, history); err != nil {
+	p, err := c.asRecorded(ctx, id, history)
+	if err != nil {
 		return nil, err
 	}
 	switch history.State {
@@ -125,13 +120,23 @@ func (c *Coordinator) Outlived(ctx context.Context, plan string) (*Plan, error) 
 	if err != nil {
 		return nil, err
 	}
-	opened, err := c.opened(plan, history)
+	p, err := c.asRecorded(ctx, plan, history)
 	if err != nil {
 		return nil, err
 	}
-	p := newPlan(c, opening.Recorded(plan, opened, history.Input))
-	p.opening, p.asked, p.resumed, p.confirmed = nil, true, true, true
 	p.lost = Lost(plan, c.agent, history.Agent, history.Writer, history.Handed)
+	return p, nil
+}
+
+// asRecorded is a plan of this agent as its records say, to which this process adds no opening.
+func (c *Coordinator) asRecorded(ctx context.Context, id string, history api.HistoryAnswer) (*Plan,
+	error) {
+	opened, err := c.opened(id, history)
+	if err != nil {
+		return nil, err
+	}
+	p := newPlan(c, opening.Recorded(id, opened, history.Input))
+	p.opening, p.asked, p.resumed, p.confirmed = nil, true, true, true
 	if err := p.recall(ctx, history); err != nil {
 		return nil, err
 	}

@@ -267,6 +267,7 @@ const BesidePartSince = 26
 const DoubtedSince = 27
 
 // OwnerFirstSince is the version of a holder's fold from which on nothing is dispatched ahead of an
-// owner's look at an action that may have been undone twice; and a blind undo of what is owed as
-// another action is not tried again.
+// owner's look at an action that may have been undone twice; a blind undo of what is owed as
+// another action is not tried again; and what its worker calls done while its next attempt waits,
+// and cannot be checked, is its owner's.
 const OwnerFirstSince = 28
