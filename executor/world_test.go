@@ -247,6 +247,9 @@ func (w *world) turn(answers ...Answer) {
 				w.now = next
 				continue
 			}
+			if w.state.HasWork() && !w.hold {
+				w.t.Error("nothing is decided, and a plan is on the list of those that have something to do")
+			}
 			return
 		}
 		w.deciding = true

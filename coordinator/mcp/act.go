@@ -117,9 +117,11 @@ func (s *Server) finish(ctx context.Context, cancel func(), c toolCall, why erro
 // kill ends the server at once; the next call starts it again.
 func (s *Server) kill() {
 	s.mu.Lock()
-	session := s.session
-	s.child.End()
+	session, process := s.session, s.child
 	s.mu.Unlock()
+	if process != nil { // else it has ended
+		process.End()
+	}
 	if session != nil {
 		s.await(context.Background(), session)
 	}

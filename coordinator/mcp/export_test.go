@@ -3,29 +3,24 @@ package mcp
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Discovering is a transport to a server that may not answer what it does not know.
-type Discovering struct {
-	sdk.Transport
-	Logger *slog.Logger
+// Program is a server that can be started.
+type Program interface{ program }
+
+// Starts has the server started by a function in place of its command, and listened to as for a gateway.
+func (s *Server) Starts(start func() Program) {
+	s.front = &Gateway{}
+	s.instead = func() program { return start() }
 }
 
-// Connect connects as the transport below does.
-func (t Discovering) Connect(ctx context.Context) (sdk.Connection, error) {
-	conn, err := t.Transport.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return newDiscovering(conn, started{nil, "s", t.Logger, discoverTime, new(atomic.Bool)}), nil
+// Watched is a transport to a client that may go.
+func Watched(t sdk.Transport, logger *slog.Logger, gone func()) sdk.Transport {
+	return watched{t, logger, gone}
 }
-
-// HasPatience for a server that takes long to answer its first question.
-func (s *Server) HasPatience(d time.Duration) { s.patience = d }
 
 // Environment is that of a child of a gateway with the variables given.
 func (c ServerConfig) Environment(given []string) []string { return c.environment(given) }

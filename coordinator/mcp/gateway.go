@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -316,7 +318,7 @@ func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	gone := func() { time.AfterFunc(endTime, cancel) }
-	session, err := g.front.Connect(ctx, watched{transport, gone}, nil)
+	session, err := g.front.Connect(ctx, watched{transport, g.logger, gone}, nil)
 	if err != nil {
 		return fmt.Errorf("cannot serve the client: %w", err)
 	}
@@ -335,7 +337,8 @@ func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
 // watched is a transport that says when its client has gone.
 type watched struct {
 	sdk.Transport
-	gone func()
+	logger *slog.Logger
+	gone   func()
 }
 
 // Connect connects as the transport below does.
@@ -344,73 +347,110 @@ func (t watched) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedConnection{Connection: conn, gone: sync.OnceFunc(t.gone),
-		open: map[jsonrpc.ID]bool{}, answered: make(chan struct{}, 1)}, nil
+	return &watchedConnection{Connection: conn, logger: t.logger, gone: sync.OnceFunc(t.gone),
+		open: map[jsonrpc.ID]string{}, asked: map[jsonrpc.ID]bool{}, moved: make(chan struct{}, 1)}, nil
 }
 
 type watchedConnection struct {
 	sdk.Connection
-	gone func()
+	logger *slog.Logger
+	gone   func()
+	late   *time.Timer // runs once the client has gone
 
-	mu       sync.Mutex
-	open     map[jsonrpc.ID]bool // requests of the client that are not answered
-	answered chan struct{}       // buffered 1: one of them was
+	mu    sync.Mutex
+	open  map[jsonrpc.ID]string // the methods of requests of the client that are not answered
+	asked map[jsonrpc.ID]bool   // requests to the client that it has not answered
+	ended error                 // why nothing more comes from the client; nil: it may
+	moved chan struct{}         // buffered 1: one of these has changed
 }
 
 // Read returns the next message. The end comes when all that was asked before is answered, or after
 // a while: the SDK drops what is still to be answered then, and a client that has said all that it
 // has to say may wait for it.
 func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	if c.ended != nil { // written here alone
+		return c.finish(ctx)
+	}
 	message, err := readable(ctx, c.Connection)
 	if err != nil {
 		c.gone()
-		c.finish(ctx)
+		c.late = time.NewTimer(endTime)
+		c.mu.Lock()
+		c.ended = err
+		c.mu.Unlock()
+		return c.finish(ctx)
 	}
-	if r, ok := message.(*jsonrpc.Request); ok {
-		received(r)
-		if r.ID.IsValid() {
-			c.mu.Lock()
-			c.open[r.ID] = true
-			c.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch m := message.(type) {
+	case *jsonrpc.Request:
+		received(m)
+		if m.ID.IsValid() {
+			c.open[m.ID] = m.Method
 		}
+	case *jsonrpc.Response:
+		delete(c.asked, m.ID)
 	}
-	return message, err
+	return message, nil
 }
 
-// finish waits until nothing is left to answer, for at most endTime.
-func (c *watchedConnection) finish(ctx context.Context) {
-	late := time.NewTimer(endTime)
-	defer late.Stop()
+// finish waits until nothing is left to answer, for at most endTime since the client has gone, and
+// says for the client that it answers nothing any more.
+func (c *watchedConnection) finish(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		c.mu.Lock()
-		left := len(c.open)
+		open := slices.Sorted(maps.Values(c.open))
+		for id := range c.asked {
+			delete(c.asked, id)
+			c.mu.Unlock()
+			return &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+				Message: "the client has gone"}}, nil
+		}
 		c.mu.Unlock()
-		if left == 0 {
-			return
+		if len(open) == 0 {
+			return nil, c.ended
 		}
 		select {
-		case <-c.answered:
-		case <-late.C:
-			return
+		case <-c.moved:
+		case <-c.late.C:
+			c.logger.Warn("the client has gone, and what it has asked is given up", "requests", open,
+				"waited", endTime)
+			return nil, c.ended
 		case <-ctx.Done():
-			return
+			return nil, c.ended
 		}
 	}
 }
 
-// Write sends a message.
+// Write sends a message. A request to a client that has gone is not sent: Read says that there is
+// no answer.
 func (c *watchedConnection) Write(ctx context.Context, message jsonrpc.Message) error {
+	if r, ok := message.(*jsonrpc.Request); ok && r.ID.IsValid() {
+		c.mu.Lock()
+		c.asked[r.ID] = true
+		ended := c.ended != nil
+		c.mu.Unlock()
+		if ended {
+			c.move()
+			return nil
+		}
+	}
 	err := c.Connection.Write(ctx, message)
 	if r, ok := message.(*jsonrpc.Response); ok {
 		c.mu.Lock()
 		delete(c.open, r.ID)
 		c.mu.Unlock()
-		select {
-		case c.answered <- struct{}{}:
-		default:
-		}
+		c.move()
 	}
 	return err
+}
+
+// move has finish look again.
+func (c *watchedConnection) move() {
+	select {
+	case c.moved <- struct{}{}:
+	default:
+	}
 }
 
 // Close has the clients go, and then ends the servers and the connection to the ledger. Errors:

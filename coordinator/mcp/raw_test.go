@@ -7,14 +7,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
@@ -152,6 +155,12 @@ const (
 
 func (w *world) rawClient(t *testing.T, configs ...mcp.ServerConfig) (*rawClient, *mcp.Gateway) {
 	t.Helper()
+	return w.rawClientThatSays(t, rawHello, configs...)
+}
+
+func (w *world) rawClientThatSays(t *testing.T, hello string, configs ...mcp.ServerConfig) (*rawClient,
+	*mcp.Gateway) {
+	t.Helper()
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, configs...)
 	c.leave()
 	fromClient, toGateway := io.Pipe()
@@ -168,7 +177,7 @@ func (w *world) rawClient(t *testing.T, configs ...mcp.ServerConfig) (*rawClient
 	in := bufio.NewScanner(fromGateway)
 	in.Buffer(nil, 1<<20)
 	raw := &rawClient{t, toGateway, in}
-	raw.says(rawHello)
+	raw.says(hello)
 	raw.answer(1)
 	raw.says(rawReady)
 	return raw, c.gateway
@@ -379,26 +388,117 @@ func TestWhatLooksLikeATextEndsNoServer(t *testing.T) {
 	}
 }
 
-// A client that has said all that it has to say, and goes, has its answers: they may go to a file.
+// A client that has said all that it has to say, and goes, has its answers: they may go to a file. That
+// it does not say its roots any more is known at once.
 func TestAClientThatGoesAtOnceIsAnswered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, _ := w.raw(t)
-	c, _ := w.rawClient(t, config)
-	for i, tool := range []string{"act", "peek"} {
-		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, 50+i, tool))
-	}
-	if err := c.out.(io.Closer).Close(); err != nil {
-		t.Fatal(err)
-	}
-	answers := map[bool]int{}
-	for range 2 { // in any order
-		if !c.in.Scan() {
-			t.Fatalf("it is answered %v, then %v", answers, c.in.Err())
+	for _, hello := range []string{rawHello, strings.Replace(rawHello, "{}", `{"roots":{}}`, 1)} {
+		w := newWorld(t)
+		config, _ := w.raw(t)
+		c, _ := w.rawClientThatSays(t, hello, config)
+		for i, tool := range []string{"act", "peek"} {
+			c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, 50+i, tool))
 		}
-		answers[strings.Contains(c.in.Text(), strings.Trim(rawAnswer, "{}"))]++
+		if err := c.out.(io.Closer).Close(); err != nil {
+			t.Fatal(err)
+		}
+		for answered := 0; answered < 2; { // in any order
+			if !c.in.Scan() {
+				t.Fatalf("%d are answered, then %v", answered, c.in.Err())
+			}
+			if strings.Contains(c.in.Text(), strings.Trim(rawAnswer, "{}")) {
+				answered++
+			}
+		}
 	}
-	if answers[true] != 2 {
-		t.Errorf("it is answered %v", answers)
+}
+
+// TestTheEndOfAClientComesOnceItIsAnswered, or after 5 s, and the log says what was not; what it is
+// asked is answered for it.
+func TestTheEndOfAClientComesOnceItIsAnswered(t *testing.T) {
+	for _, c := range []struct {
+		answers int // of its two requests
+		took    time.Duration
+		log     string
+	}{{2, 0, ""}, {1, 5 * time.Second, "requests=[tools/call]"}} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
+			here, there := sdk.NewInMemoryTransports()
+			client, err := here.Connect(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			gone := make(chan struct{})
+			conn, err := mcp.Watched(there, slog.New(slog.NewTextHandler(&log, nil)), func() { close(gone) }).Connect(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := func(n float64) jsonrpc.ID {
+				id, err := jsonrpc.MakeID(n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return id
+			}
+			hears := make(chan string, 8)
+			go func() { // what the client gets
+				defer close(hears)
+				for {
+					message, err := client.Read(ctx)
+					if err != nil {
+						return
+					}
+					if r, ok := message.(*jsonrpc.Request); ok {
+						hears <- r.Method
+					}
+				}
+			}()
+			for n, method := range []string{"ping", "tools/call"} {
+				go func() { _ = client.Write(ctx, &jsonrpc.Request{ID: id(float64(n)), Method: method}) }() // it is read next
+				if message, err := conn.Read(ctx); err != nil || message.(*jsonrpc.Request).Method != method {
+					t.Fatalf("%v, %v", message, err)
+				}
+			}
+			asks := func(n float64, method string) {
+				t.Helper()
+				if err := conn.Write(ctx, &jsonrpc.Request{ID: id(n), Method: method}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			asks(7, "roots/list")
+			if heard := <-hears; heard != "roots/list" {
+				t.Errorf("it is asked %s", heard)
+			}
+			if err := client.Close(); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			for _, n := range []float64{7, 8} {
+				message, err := conn.Read(ctx)
+				if r, ok := message.(*jsonrpc.Response); err != nil || !ok || r.ID != id(n) || r.Error == nil {
+					t.Fatalf("of %v: %v, %v", n, message, err)
+				}
+				if n == 7 {
+					asks(8, "elicitation/create")
+				}
+			}
+			<-gone
+			for n := range c.answers {
+				_ = conn.Write(ctx, &jsonrpc.Response{ID: id(float64(n)), Result: json.RawMessage("{}")}) // it has gone
+			}
+			if message, err := conn.Read(ctx); err == nil {
+				t.Errorf("after the end: %v", message)
+			}
+			if took := time.Since(began); took != c.took {
+				t.Errorf("the end took %s, want %s", took, c.took)
+			}
+			if got := log.String(); (got == "") != (c.log == "") || !strings.Contains(got, c.log) {
+				t.Errorf("the log says %q", got)
+			}
+			if heard, more := <-hears; more {
+				t.Errorf("a client that has gone is asked %s", heard)
+			}
+		})
 	}
 }

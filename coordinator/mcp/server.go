@@ -12,7 +12,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,7 +22,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/sagenbaum/sagenbaum/coordinator/mcp/child"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -86,11 +84,11 @@ type Server struct {
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil before Start, and after it has ended
 	client  *sdk.Client        // of session
-	child   *child.Process
+	child   program
 	ended   chan struct{} // of session
 	closed  bool
 
-	patience time.Duration // with a server that may ignore what it is asked; 0: discoverTime
+	instead func() program // of tests, in place of the command; nil: the command
 
 	pack    Pack // set by Start
 	version string
@@ -354,24 +352,6 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	return session, nil
 }
 
-// transport is a way to the server, and the child that it starts; nil: it is at a URL.
-func (s *Server) transport(patience time.Duration, guessed *atomic.Bool) (sdk.Transport,
-	*child.Process) {
-	way := exact{calls: s.calls}
-	if s.front != nil {
-		way.progress = s.front.expectProgress
-	}
-	if s.remote() {
-		return newFaraway(s.config, way), nil
-	}
-	command := exec.Command(s.config.Command, s.config.Args...)
-	command.Env = s.config.environment(os.Environ())
-	command.Stderr = s.config.Errors
-	process := child.New(command, closeTime)
-	way.Transport = started{process, s.config.Name, s.logger, patience, guessed}
-	return way, process
-}
-
 // ownVariables begin the names of the gateway's variables: some are tokens, credentials and keys.
 const ownVariables = "SAGENBAUM_"
 
@@ -404,7 +384,7 @@ func (s *Server) Close() {
 }
 
 // stop ends a session and the child that it is with; nil: there is none.
-func (s *Server) stop(session *sdk.ClientSession, process *child.Process) {
+func (s *Server) stop(session *sdk.ClientSession, process program) {
 	if session == nil {
 		return
 	}
@@ -418,7 +398,7 @@ func (s *Server) stop(session *sdk.ClientSession, process *child.Process) {
 		process.End()
 	case <-late.C: // it waits for a call that the server does not answer
 		process.End()
-		if process != nil { // else the call ends by itself
+		if !s.remote() { // else the call ends by itself
 			err = <-ended
 		}
 	}
@@ -427,12 +407,15 @@ func (s *Server) stop(session *sdk.ClientSession, process *child.Process) {
 	}
 }
 
-// Tools lists the tools of the server.
+// Tools lists the tools of the server, which may take as long as it may take to start.
 func (s *Server) Tools(ctx context.Context) ([]*sdk.Tool, error) {
 	session, err := s.live(ctx)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTime,
+		fmt.Errorf("no answer within %s", startTime))
+	defer cancel()
 	if capable := session.InitializeResult().Capabilities; capable == nil || capable.Tools == nil {
 		return nil, nil
 	}
@@ -441,6 +424,9 @@ func (s *Server) Tools(ctx context.Context) ([]*sdk.Tool, error) {
 	for range pageMax {
 		page, err := session.ListTools(ctx, params)
 		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
 			return nil, fmt.Errorf("cannot list the tools of %s: %w", s.config.Name, err)
 		}
 		if err := rawTools(page); err != nil {

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -30,9 +29,6 @@ func TestMain(m *testing.M) {
 		if there(file + brokenSuffix) {
 			fmt.Fprintln(os.Stderr, "notes are broken")
 			os.Exit(4)
-		}
-		if there(file + slowSuffix) {
-			<-time.After(time.Second)
 		}
 		fmt.Fprintln(os.Stderr, "notes begin")
 		if err := serveNotes(file); err != nil {
@@ -62,7 +58,6 @@ func TestMain(m *testing.M) {
 const (
 	brokenSuffix = ".broken"
 	onceSuffix   = ".once"
-	slowSuffix   = ".slow" // it takes a second to start
 )
 
 // tooLarge is the size of an answer of shout, and of peek with "large".

@@ -1,10 +1,13 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,9 +19,8 @@ import (
 
 // connect starts the server, or reaches it. One that was only slow, and was taken for one of an
 // earlier version of MCP, may not be asked as that: it is started once more, and waited for.
-func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, *child.Process,
-	error) {
-	may, patience := startTime, cmp.Or(s.patience, discoverTime)
+func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, program, error) {
+	may, patience := startTime, discoverTime
 	if s.remote() {
 		may = connectTime
 	}
@@ -51,13 +53,40 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 	}
 }
 
+// transport is a way to the server, and the child that it starts, if any.
+func (s *Server) transport(patience time.Duration, guessed *atomic.Bool) (sdk.Transport,
+	program) {
+	way := exact{calls: s.calls}
+	if s.front != nil {
+		way.progress = s.front.expectProgress
+	}
+	if s.remote() {
+		return newFaraway(s.config, way), (*child.Process)(nil)
+	}
+	command := exec.Command(s.config.Command, s.config.Args...)
+	command.Env = s.config.environment(os.Environ())
+	command.Stderr = s.config.Errors
+	process := program(child.New(command, closeTime))
+	if s.instead != nil {
+		process = s.instead()
+	}
+	way.Transport = started{process, s.config.Name, s.logger, patience, guessed}
+	return way, process
+}
+
 // started is the transport to a server that is started.
 type started struct {
-	process  *child.Process
+	process  program
 	name     string
 	logger   *slog.Logger
 	patience time.Duration // that the server may take to answer what it may not know
 	guessed  *atomic.Bool  // set once it is taken for one that does not know it
+}
+
+// program is a server that can be started: a child.Process.
+type program interface {
+	Start() (in io.WriteCloser, out io.ReadCloser, err error)
+	End()
 }
 
 // Connect starts the server.
@@ -70,7 +99,9 @@ func (t started) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDiscovering(conn, t), nil
+	c := &discovering{Connection: conn, of: t, late: time.NewTimer(t.patience)}
+	c.late.Stop() // nothing is asked yet
+	return c, nil
 }
 
 // discoverMethod is what a client asks first since MCP 2026-07-28. A server of an earlier version
@@ -82,15 +113,14 @@ const discoverMethod = "server/discover"
 type discovering struct {
 	sdk.Connection
 	of   started
-	late chan jsonrpc.ID // buffered 1: it has not answered what was asked with this id
+	late *time.Timer // runs while it has not answered what was asked last
+
+	mu    sync.Mutex
+	asked jsonrpc.ID // what was asked last; the zero ID: nothing, or it was answered
 
 	// Of Read:
-	next chan incoming // what is read while it may be late; nil: nothing is
-	done bool          // it has answered, or was answered for
-}
-
-func newDiscovering(conn sdk.Connection, of started) *discovering {
-	return &discovering{Connection: conn, of: of, late: make(chan jsonrpc.ID, 1)}
+	next  chan incoming // what is read while it may be late; nil: nothing is
+	known bool          // it has answered something else: it is not asked again
 }
 
 // incoming is what a read came to.
@@ -101,21 +131,18 @@ type incoming struct {
 
 // Write sends a message.
 func (c *discovering) Write(ctx context.Context, message jsonrpc.Message) error {
-	err := c.Connection.Write(ctx, message)
-	if r, ok := message.(*jsonrpc.Request); ok && err == nil && r.Method == discoverMethod {
-		time.AfterFunc(c.of.patience, func() {
-			select {
-			case c.late <- r.ID:
-			default: // it was asked for another version, and has answered then
-			}
-		})
+	if r, ok := message.(*jsonrpc.Request); ok && r.Method == discoverMethod {
+		c.mu.Lock()
+		c.asked = r.ID
+		c.late.Reset(c.of.patience)
+		c.mu.Unlock()
 	}
-	return err
+	return c.Connection.Write(ctx, message)
 }
 
 // Read returns the next message.
 func (c *discovering) Read(ctx context.Context) (jsonrpc.Message, error) {
-	if c.done && c.next == nil {
+	if c.known && c.next == nil {
 		return c.Connection.Read(ctx)
 	}
 	if c.next == nil {
@@ -126,23 +153,33 @@ func (c *discovering) Read(ctx context.Context) (jsonrpc.Message, error) {
 		}()
 		c.next = next
 	}
-	late := c.late
-	if c.done {
-		late = nil
-	}
 	select {
 	case in := <-c.next:
 		c.next = nil
-		if _, ok := in.message.(*jsonrpc.Response); ok {
-			c.done = true
+		if r, ok := in.message.(*jsonrpc.Response); ok && !c.answered(r.ID) {
+			c.known = true
 		}
 		return in.message, in.err
-	case id := <-late:
-		c.done = true
+	case <-c.late.C:
+		c.mu.Lock()
+		id := c.asked
+		c.mu.Unlock()
 		c.of.guessed.Store(true)
 		c.of.logger.Warn("the server does not answer "+discoverMethod+", and is asked as one of an "+
 			"earlier version of MCP", "server", c.of.name, "waited", c.of.patience)
 		return &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
 			Message: fmt.Sprintf("no answer to %s within %s", discoverMethod, c.of.patience)}}, nil
 	}
+}
+
+// answered reports whether an answer is the one that is waited for, which is so no more then.
+func (c *discovering) answered(id jsonrpc.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !id.IsValid() || id != c.asked {
+		return false
+	}
+	c.asked = jsonrpc.ID{}
+	c.late.Stop()
+	return true
 }

@@ -2,11 +2,11 @@ package mcp_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
-	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,105 +17,176 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 )
 
-// TestAServerThatIgnoresWhatItDoesNotKnowIsStarted as one of an earlier version of MCP, after a
-// while; what it may say later is an answer that no one waits for. One that answers, however late
-// in that while, is not hurried.
-func TestAServerThatIgnoresWhatItDoesNotKnowIsStarted(t *testing.T) {
+// TestAServerIsWaitedForAsLongAsItMayTake to start, and to list its tools. One that ignores what it
+// does not know is asked as one of an earlier version of MCP after a while; what it may say later is
+// an answer that no one waits for. One that answers, however late in that while, is not hurried, and
+// one that refuses to be asked like that is started once more.
+func TestAServerIsWaitedForAsLongAsItMayTake(t *testing.T) {
+	const discover, list, initialize = "server/discover", "tools/list", "initialize"
+	unknown := step{fails: jsonrpc.CodeMethodNotFound}
+	other := step{fails: sdk.CodeUnsupportedProtocolVersion, with: `{"supported":["2026-07-28"]}`}
+	after := func(s step, d time.Duration) step { s.after = d; return s }
+	latest := step{with: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":` +
+		`{"tools":{"listChanged":true}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`}
+	old := map[string]step{
+		initialize: {with: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`},
+		list:       {with: `{"tools":[{"name":"peek","inputSchema":{"type":"object"}}]}`},
+	}
 	for _, c := range []struct {
-		name     string
-		discover time.Duration // after which it says that it knows no such method; 0: never
-		took     time.Duration
-		warned   bool
+		name   string
+		knows  map[string]step // beside old
+		starts time.Duration   // that it takes to begin
+		took   time.Duration
+		warned string
+		fails  string
 	}{
-		{"never", 0, 10 * time.Second, true},
-		{"in time", 9 * time.Second, 9 * time.Second, false},
-		{"too late", 12 * time.Second, 10 * time.Second, true},
+		{"it never answers", map[string]step{}, 0, 10 * time.Second, "earlier version", ""},
+		{"in time", map[string]step{discover: after(unknown, 9*time.Second)}, 0, 9 * time.Second, "", ""},
+		{"too late", map[string]step{discover: after(unknown, 12*time.Second)}, 0, 10 * time.Second, "earlier version",
+			""},
+		{"another version, and then nothing", map[string]step{discover: after(other.once(), 9*time.Second)}, 0,
+			19 * time.Second, "earlier version", ""},
+		{"slow to start", map[string]step{discover: unknown, initialize: {fails: jsonrpc.CodeInvalidRequest}},
+			13 * time.Second, 26 * time.Second, "started once more", ""},
+		{"it says nothing at all", map[string]step{initialize: {never: true}}, 0, 5 * time.Minute, "earlier version",
+			"it has not said who it is within 5m0s"},
+		{"of the latest version", map[string]step{discover: after(latest, 9*time.Second)}, 0, 9 * time.Second, "", ""},
+		{"it never lists its tools", map[string]step{discover: unknown, list: {never: true}}, 0, 5 * time.Minute, "",
+			"cannot list the tools of s: no answer within 5m0s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				here, there := sdk.NewInMemoryTransports()
-				server, err := there.Connect(t.Context())
+				var log bytes.Buffer
+				s, err := mcp.NewServer(mcp.ServerConfig{Name: "s", Command: "s", State: t.TempDir(),
+					Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				if err != nil {
 					t.Fatal(err)
 				}
-				go serveQuietly(t.Context(), server, c.discover)
-				var log bytes.Buffer
+				defer s.Close()
+				var begun []*scripted
+				s.Starts(func() mcp.Program {
+					p := &scripted{of: t, starts: c.starts, knows: map[string]step{}}
+					for _, known := range []map[string]step{old, c.knows} {
+						for method, step := range known {
+							p.knows[method] = step
+						}
+					}
+					if len(begun) > 0 { // it is asked what it knows
+						p.knows[initialize] = old[initialize]
+					}
+					begun = append(begun, p)
+					return p
+				})
 				began := time.Now()
-				session, err := sdk.NewClient(&sdk.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(),
-					mcp.Discovering{Transport: here, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
-				if err != nil {
-					t.Fatal(err)
+				err = s.Start(t.Context())
+				if err == nil && c.fails != "" {
+					_, err = s.Tools(t.Context())
 				}
 				if took := time.Since(began); took != c.took {
 					t.Errorf("it took %s, want %s", took, c.took)
 				}
-				if warned := strings.Contains(log.String(), "earlier version of MCP"); warned != c.warned {
-					t.Errorf("the log says %q", log.String())
+				if c.fails == "" && err != nil || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
+					t.Errorf("it fails with %v", err)
 				}
 				<-time.After(time.Minute) // of the bubble: no one waits
-				if tools, err := session.ListTools(t.Context(), nil); err != nil || len(tools.Tools) != 1 {
-					t.Errorf("its tools are %v, %v", tools, err)
+				if got := log.String(); strings.Contains(got, "WARN") != (c.warned != "") || !strings.Contains(got, c.warned) {
+					t.Errorf("the log says %q", got)
 				}
-				if err := session.Close(); err != nil {
-					t.Error(err)
+				if c.fails != "" {
+					return
+				}
+				if tools, err := s.Tools(t.Context()); err != nil || len(tools) != 1 {
+					t.Errorf("its tools are %v, %v", tools, err)
 				}
 			})
 		})
 	}
 }
 
-// serveQuietly answers nothing but what it knows, and what a server of today is asked first after a
-// while, if that is not 0.
-func serveQuietly(ctx context.Context, conn sdk.Connection, discover time.Duration) {
-	for {
-		message, err := conn.Read(ctx)
-		if err != nil {
-			_ = conn.Close() // its client has gone
-			return
-		}
-		r, ok := message.(*jsonrpc.Request)
-		if !ok {
-			continue
-		}
-		switch results := map[string]string{
-			"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`,
-			"tools/list": `{"tools":[{"name":"peek","inputSchema":{"type":"object"}}]}`,
-		}; {
-		case results[r.Method] != "":
-			_ = conn.Write(ctx, &jsonrpc.Response{ID: r.ID, Result: json.RawMessage(results[r.Method])})
-		case r.Method == "server/discover" && discover != 0:
-			time.AfterFunc(discover, func() {
-				_ = conn.Write(ctx, &jsonrpc.Response{ID: r.ID,
-					Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no"}})
-			})
-		}
-	}
+// step is what a scripted server says to a request.
+type step struct {
+	after time.Duration
+	with  string // the result, or the data of the error
+	fails int64  // the code of an error; 0: it is none
+	never bool
+	first bool // it says so once, and then nothing
 }
 
-// TestAServerThatIsSlowToStartIsWaitedFor: it knows what it is asked, and is asked as one that does not
-// meanwhile, which it refuses. It is started once more.
-func TestAServerThatIsSlowToStartIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	if err := os.WriteFile(file+slowSuffix, nil, 0o600); err != nil {
-		t.Fatal(err)
+func (s step) once() step { s.first = true; return s }
+
+// scripted is a server in this process that answers what it knows, and nothing else. What it is told
+// it gets when it has started.
+type scripted struct {
+	of     *testing.T
+	starts time.Duration
+	knows  map[string]step
+
+	end sync.Once
+	in  *io.PipeReader
+	out *io.PipeWriter
+}
+
+func (p *scripted) Start() (io.WriteCloser, io.ReadCloser, error) {
+	in, to := io.Pipe()
+	from, out := io.Pipe()
+	p.in, p.out = in, out
+	told := make(chan string, 16) // as in a pipe of the system, what it is told waits for it
+	go func() {
+		defer close(told)
+		for decoder := json.NewDecoder(in); ; {
+			var message json.RawMessage
+			if decoder.Decode(&message) != nil {
+				return
+			}
+			told <- string(message)
+		}
+	}()
+	go func() {
+		defer p.End()
+		<-time.After(p.starts)
+		for message := range told {
+			p.answer(message)
+		}
+	}()
+	return to, from, nil
+}
+
+func (p *scripted) answer(message string) {
+	var r struct {
+		ID     json.RawMessage
+		Method string
 	}
-	var log bytes.Buffer
-	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	s, err := mcp.NewServer(config)
-	if err != nil {
-		t.Fatal(err)
+	if err := json.Unmarshal([]byte(message), &r); err != nil {
+		p.of.Error(err)
 	}
-	t.Cleanup(s.Close)
-	s.HasPatience(100 * time.Millisecond)
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
+	s, known := p.knows[r.Method]
+	if !known || r.ID == nil || s.never {
+		return
 	}
-	if tools, err := s.Tools(t.Context()); err != nil || len(tools) == 0 {
-		t.Errorf("its tools are %v, %v", tools, err)
+	if s.first {
+		delete(p.knows, r.Method)
 	}
-	if !strings.Contains(log.String(), "started once more") {
-		t.Errorf("the log says %q", log.String())
+	text := `"result":` + s.with
+	if s.fails != 0 {
+		data := ""
+		if s.with != "" {
+			data = `,"data":` + s.with
+		}
+		code, _ := json.Marshal(s.fails) // of a number, it has no error
+		text = `"error":{"code":` + string(code) + `,"message":"no"` + data + `}`
 	}
+	say := func() { _, _ = io.WriteString(p.out, `{"jsonrpc":"2.0","id":`+string(r.ID)+`,`+text+"}\n") } // it may be read no more
+	if s.after == 0 {
+		say()
+		return
+	}
+	time.AfterFunc(s.after, say)
+}
+
+// End ends it at once.
+func (p *scripted) End() {
+	p.end.Do(func() {
+		_ = p.out.Close() // of a pipe in this process, it has no error
+		_ = p.in.Close()
+	})
 }

@@ -2,8 +2,10 @@ package mcp
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"sync"
+	"time"
 )
 
 // inputMax is how many bytes a client may say before anyone listens; further ones wait.
@@ -18,6 +20,16 @@ type input struct {
 	moved sync.Cond // of what follows
 	held  bytes.Buffer
 	err   error // why there is no more; nil: there may be
+}
+
+// leftTime is how long the servers of a client that has gone may still take to start: it may have
+// said all that it has to say.
+const leftTime = 30 * time.Second
+
+// hearWhile reads what a client says; starting ends with ctx, or leftTime after the client has gone.
+func hearWhile(ctx context.Context, from io.Reader) (in *input, starting context.Context) {
+	starting, stop := context.WithCancel(ctx)
+	return hear(from, func() { time.AfterFunc(leftTime, stop) }), starting
 }
 
 // hear reads what a client says, and calls gone when it has gone.

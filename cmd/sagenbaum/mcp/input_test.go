@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 )
 
 // TestWhatAClientSaysIsHeardBeforeItIsRead, all of it, and that it has gone; what it says is read
@@ -50,6 +52,32 @@ func TestAClientThatSaysMoreThanIsHeldWaits(t *testing.T) {
 		t.Errorf("after the last: %v", err)
 	}
 	<-gone
+}
+
+// TestServersAreStartedForAClientThatIsThere, and for one that has gone for 30 s more.
+func TestServersAreStartedForAClientThatIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := io.Pipe()
+		in, starting := hearWhile(t.Context(), from)
+		<-time.After(time.Hour) // of the bubble: no one waits
+		if err := starting.Err(); err != nil {
+			t.Errorf("with its client there, the start ends with %v", err)
+		}
+		if _, err := io.WriteString(to, "x"); err != nil {
+			t.Fatal(err)
+		}
+		if err := to.Close(); err != nil {
+			t.Fatal(err)
+		}
+		went := time.Now()
+		<-starting.Done()
+		if took := time.Since(went); took != 30*time.Second {
+			t.Errorf("the start ends %s after the client has gone", took)
+		}
+		if said, err := io.ReadAll(in); err != nil || string(said) != "x" {
+			t.Errorf("it has said %q, %v", said, err)
+		}
+	})
 }
 
 // TestAnInputThatIsClosedEndsARead, as the SDK wants it of a file.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -68,10 +67,6 @@ func fromDash(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// leftTime is how long the servers of a client that has gone may still take to start: it may have
-// said all that it has to say.
-const leftTime = 30 * time.Second
-
 // gateway serves one client over standard input and output.
 func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (err error) {
 	config, err := o.config()
@@ -93,11 +88,9 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 		config.ServeUndos = false // an agent's user may not
 	}
 	ctx := cmd.Context()
-	starting, stop := context.WithCancel(ctx)
-	defer stop()
-	var in *input
+	starting, in := ctx, (*input)(nil)
 	if o.listen == "" {
-		in = hear(cmd.InOrStdin(), func() { time.AfterFunc(leftTime, stop) })
+		in, starting = hearWhile(ctx, cmd.InOrStdin())
 	}
 	gateway, err := mcp.New(starting, config)
 	switch {
