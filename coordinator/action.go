@@ -236,7 +236,9 @@ func (a *action) execute(ctx context.Context, forward Forward) (json.RawMessage,
 }
 
 // Report registers an action that has already happened: its pair and its
-// completion are one commit, durable when Report returns. Errors as of Do.
+// completion are one commit, durable when Report returns. Of an action that an earlier
+// process has registered, the completion counts, also after a failure, a verdict or a
+// doubt; of one that this process has run, Settle says so. Errors as of Do.
 func (p *Plan) Report(ctx context.Context, declared Action, outcome Outcome) error {
 	a, err := p.register(ctx, declared, &outcome)
 	if err != nil {

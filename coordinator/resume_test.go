@@ -354,6 +354,31 @@ func (l *live) endsFrom(q *coordinator.Plan, ran *int) {
 	}
 }
 
+// TestAFailureIsTakenBackByTheProcessThatSaidIt with Settle, and not with Report, which would be another
+// way to register what it has registered.
+func TestAFailureIsTakenBackByTheProcessThatSaidIt(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
+	p := l.begin(coordinator.PlanSpec{ID: "trip"})
+	ran := 0
+	if _, err := p.Do(t.Context(), writes("1", "one"), counted(&ran, coordinator.NotTaken(errNoRoom))); !errors.Is(err, errNoRoom) {
+		t.Fatal(err)
+	}
+	var refused *coordinator.Refused
+	if err := p.Report(t.Context(), writes("1", "one"), coordinator.Outcome{Output: 7}); !errors.As(err, &refused) {
+		t.Errorf("it is reported, too: %v", err)
+	}
+	if err := p.Settle(t.Context(), "1", coordinator.Outcome{Output: 7}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Fail(t.Context(), "no"); err != nil {
+		t.Fatal(err)
+	}
+	if end, err := p.Wait(t.Context()); err != nil || end.State != "compensated" {
+		t.Errorf("it is %+v, %v", end, err)
+	}
+}
+
 // TestAReportAfterAFailureCounts: another process has said that it did not happen, and it is there.
 func TestAReportAfterAFailureCounts(t *testing.T) {
 	t.Parallel()

@@ -486,6 +486,11 @@ func (c *OrderCheck) Count(s *State, e ledger.Entry) {
 		c.doubtful[key] = k.CompensationFailed.InDoubt && a.fixed.Compensation.Probe != nil
 	case *pb.Record_RetryRequested, *pb.Record_ForwardFailed:
 		c.doubtful[key] = false
+	case *pb.Record_Resolved: // of a commit that waits, the owner says what is there
+		if k.Resolved.Outcome == pb.Resolution_RESOLUTION_ACCEPTED && a.row.Resolution != nil &&
+			a.plan.root().row.Phase == rowspb.Phase_PHASE_COMMITTING {
+			c.effect[key] = pb.Presence_PRESENCE_PRESENT
+		}
 	case *pb.Record_ProbeAnswered:
 		switch k := k.ProbeAnswered; {
 		case k.Presence == pb.Presence_PRESENCE_UNSPECIFIED:

@@ -150,6 +150,8 @@ var committing = []struct{ name, words, want string }{
 	{"what did not happen is not undone", "open a a+ b b? commit turn resolve:b turn undo turn",
 		"committed: a=retired b=retired [a]"},
 	{"what did is", "open a a+ b b? commit turn accept:b turn undo turn", "committed: a=retired b=retired [b a]"},
+	{"also where a probe did not know", "open b:probe b? b.probe=lost commit @5m turn @7m accept:b fail turn",
+		"resolved: b=compensated [b]"},
 	{"what nobody knows is asked about", "open a a+ b:probe b? b.probe=inconclusive commit turn @1s skip:b turn " +
 		"b.probe=absent undo turn", "committed: a=retired b=retired [a]"},
 }
