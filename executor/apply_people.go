@@ -248,7 +248,7 @@ func (s *fold) applyVerdict() Result {
 	if why := notJudged(s, a, k); why != "" {
 		return refused("%s", why)
 	}
-	committed := p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row) && s.reachesCommitted()
+	committed := isCommitted(p) && s.reachesCommitted()
 	root, part := a.committedAs(s.ofAction(k.Scope))
 	undoes := committed && a.undoneFor(k) && !undoesToo(root, part)
 	if undoes {

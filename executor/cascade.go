@@ -420,12 +420,9 @@ func (p *plan) turnAgain(stays map[uint32]bool) {
 
 // besidePart is the plan that a verdict which is to undo a plan has undone as a cancel does, or
 // nil: its action happened and was undone in a part of that, or is being undone, and no lease on it
-// fires any more. A committed child is undone with its root.
+// fires any more.
 func besidePart(a *action, k *pb.VerdictGiven) *plan {
-	p, undo := a.plan, a.row.Undo
-	for keeps(p.row) {
-		p, _ = p.entry()
-	}
+	p, undo := wholeOf(a.plan), a.row.Undo
 	part := stops(p.row) && settled(undo) || p.row.Rewinding && undo != rowspb.Undo_UNDO_HELD
 	if !part || !crossed(a) || k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW ||
 		p.s.ofAction(k.Scope) || p.s.meta.HolderFold < ledger.BesidePartSince {
@@ -433,3 +430,15 @@ func besidePart(a *action, k *pb.VerdictGiven) *plan {
 	}
 	return p
 }
+
+// wholeOf is the plan that a committed child is a part of, and so on; of another plan, that one.
+func wholeOf(p *plan) *plan {
+	for keeps(p.row) || child(p.row) && p.row.Committed != nil &&
+		p.s.meta.HolderFold >= ledger.WholeSince {
+		p, _ = p.entry()
+	}
+	return p
+}
+
+// isCommitted reports whether the plan that a plan is a part of is committed.
+func isCommitted(p *plan) bool { return wholeOf(p).row.Phase == rowspb.Phase_PHASE_COMMITTED }

@@ -37,6 +37,17 @@ var madeLedgers = []struct {
 	{"adopted", goldenOfAdoptions},
 	{"beside", goldenOfWhatIsBeside},
 	{"attached", goldenOfTokens},
+	{"vetoed", goldenOfVerdicts},
+}
+
+// goldenOfVerdicts has verdicts on what a part of its plan has undone, or undoes, in the plan itself and
+// in a committed child, before the commit and after it.
+func goldenOfVerdicts(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open b b+ q/open^ q/c q/c+ q/commit c=late undo:!plan:q turn q/judge:c=block* q/tell:c#1=done turn")
+	s.play("r/open r/b r/b+ u/open^r. u/d u/d+ u/commit r/undo:!plan:u turn r/commit:1 turn u/judge:d=block u/judge:d=block* turn")
+	s.play("v/open v/b v/b+ v/a v/a+ v/undo:!a turn v/judge:a=block* turn")
+	return s.log
 }
 
 // goldenOfWhatIsBeside has undos, and a delivery, that read other actions, facts and what their plan

@@ -1,8 +1,8 @@
 package executor_test
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -71,6 +71,7 @@ func TestOfManyThatTurnAtOnceThoseOfTheFirstActionsAreKept(t *testing.T) {
 // TestAVerdictOnThePlanCountsBesideAPart: it undoes the plan also where its action is undone already,
 // or is being undone, with a part of it; one on the action has nothing to add.
 func TestAVerdictOnThePlanCountsBesideAPart(t *testing.T) {
+	const kept = "q/open^ q/c q/c+ q/d q/d+ q/commit "
 	for line, want := range map[string]string{
 		"undo:!a turn judge:a=block*":                                          ledger.StateCompensated,
 		"undo:!a turn judge:a=block* judge:a=allow":                            ledger.StateCompensated,
@@ -94,14 +95,25 @@ func TestAVerdictOnThePlanCountsBesideAPart(t *testing.T) {
 		"a=stop undo:!a turn judge:a=block* resolve:a":                         ledger.StateResolved,
 		"save:s c c+ c=late undo:s turn judge:c=block* tell:c#1=done":          ledger.StateCompensated,
 		"save:s c c+ c=late undo:s turn judge:c=block tell:c#1=done":           ledger.StateOpen,
+
+		// In a child that was committed, and went with a part of its parent.
+		kept + "undo:!plan:q turn q/judge:d=block*":                                       ledger.StateCompensated,
+		kept + "undo:!plan:q turn q/judge:d=block* q/judge:d=allow":                       ledger.StateCompensated,
+		kept + "undo:!plan:q turn q/judge:d=block":                                        ledger.StateOpen,
+		kept + "d=late undo:!plan:q turn q/judge:d=block* q/tell:d#1=done":                ledger.StateCompensated,
+		kept + "d=late undo:!plan:q turn q/judge:c=block* q/tell:d#1=done":                ledger.StateCompensated,
+		kept + "d=late undo:!plan:q turn q/judge:d=block q/tell:d#1=done":                 ledger.StateOpen,
+		kept + "undo:!plan:q turn commit:1 turn q/judge:d=block*":                         ledger.StateCompensated,
+		kept + "undo:!plan:q turn commit:1 turn q/judge:d=block":                          ledger.StateCommitted,
+		kept + "undo:!plan:q turn fail turn q/judge:d=block*":                             ledger.StateCompensated,
+		"q/open^ q/d q/d+ q/fail turn q/judge:d=block*":                                   ledger.StateOpen,
+		"q/open^ q/d q/d+ q/e q/e- q/commit undo:!plan:q turn q/judge:e=block*":           ledger.StateOpen,
+		"q/open^ q/d q/d+ q/commit undo:!plan:q turn x x? commit:1 turn q/judge:d=block*": ledger.StateCompensated,
 	} {
 		t.Run(line, func(t *testing.T) {
 			s := newSchedule(t)
 			s.play("open b b+ a a+ " + line + " turn turn")
-			last := "p"
-			if strings.Contains(line, " commit:1") && want != ledger.StateCommitted {
-				last = "p~1"
-			}
+			last := cmp.Or(s.show("p").UndoneAs, "p")
 			if got := s.show(last); got.State != want {
 				t.Errorf("%s (%s), want %s: %s", got.State, got.Reason, want, s.undos(last))
 			}
@@ -121,18 +133,25 @@ func TestAVerdictOnWhatWasUndoneHasNoTurnLeft(t *testing.T) {
 }
 
 // TestBesideAPartEarlierHoldersHeardNoVerdict: under them one on the plan, on what was undone, did
-// nothing, in an open plan as after its commit.
+// nothing, in an open plan as after its commit; and later ones did not hear it in a committed child.
 func TestBesideAPartEarlierHoldersHeardNoVerdict(t *testing.T) {
-	for line, want := range map[string]string{
-		"undo:!a turn judge:a=block* turn":                      ledger.StateOpen,
-		"a=late undo:!a turn judge:a=block* tell:a#1=done turn": ledger.StateOpen,
-		"undo:!a turn commit:1 judge:a=block* turn":             ledger.StateCommitted,
+	const kept = "q/open^ q/c q/c+ q/commit "
+	for _, c := range []struct {
+		before     uint32
+		line, want string
+	}{
+		{ledger.BesidePartSince, "undo:!a turn judge:a=block* turn", ledger.StateOpen},
+		{ledger.BesidePartSince, "a=late undo:!a turn judge:a=block* tell:a#1=done turn", ledger.StateOpen},
+		{ledger.BesidePartSince, "undo:!a turn commit:1 judge:a=block* turn", ledger.StateCommitted},
+		{ledger.WholeSince, kept + "undo:!plan:q turn q/judge:c=block* turn", ledger.StateOpen},
+		{ledger.WholeSince, kept + "c=late undo:!plan:q turn q/judge:c=block* q/tell:c#1=done turn", ledger.StateOpen},
+		{ledger.WholeSince, kept + "undo:!plan:q turn commit:1 turn q/judge:c=block* turn", ledger.StateCommitted},
 	} {
 		s := newSchedule(t)
-		s.underHolder(ledger.BesidePartSince - 1)
-		s.play("open b b+ a a+ " + line)
-		if got := s.show("p"); got.State != want || got.UndoneAs != "" {
-			t.Errorf("%s: %s, %s", line, got.State, s.undos("p"))
+		s.underHolder(c.before - 1)
+		s.play("open b b+ a a+ " + c.line)
+		if got := s.show("p"); got.State != c.want || got.UndoneAs != "" {
+			t.Errorf("%s: %s, %s", c.line, got.State, s.undos("p"))
 		}
 		s.wantRefolded()
 	}

@@ -70,8 +70,8 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
-// this. A commit asks for the lowest that folds it: 21 if it begins the term of a holder that has
-// OwnerFirstSince; 20 if of one that has DoubtedSince; 19 if of one that has GivenUpSince,
+// this. A commit asks for the lowest that folds it: 22 if it begins the term of a holder that has
+// WholeSince; 21 if of one that has OwnerFirstSince; 20 if of one that has DoubtedSince; 19 if of one that has GivenUpSince,
 // ComparedSince and BesidePartSince; 18 if of one that has OthersSince and AttachEndsSince; 17 if
 // it hands a plan to another agent, or begins the term of a holder that has AdoptedSince,
 // PrefixSince, RewindsSince and DirtySince; 16 if it moves a deadline, or begins the term of a
@@ -88,7 +88,7 @@ func SettleNs(settle, timeout int64) int64 {
 // a condition, a verdict or a request undoes, or begins the term of a holder that has ScopedSince;
 // 3 if it says what the tenant may do; 2 if it has a dispatch that goes behind another one; else
 // 1.
-const ReaderVersion = 21
+const ReaderVersion = 22
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an
 // action that does not say what it undoes undoes that action, and not its plan.
@@ -271,3 +271,8 @@ const DoubtedSince = 27
 // another action is not tried again; and what its worker calls done while its next attempt waits,
 // and cannot be checked, is its owner's.
 const OwnerFirstSince = 28
+
+// WholeSince is the version of a holder's fold from which on a verdict that is to undo a plan does
+// so also where its action is in a child that was committed, and is undone in a part of the plan or
+// was.
+const WholeSince = 29

@@ -288,13 +288,17 @@ func (x *Compiler) bindings(at string, list []*pb.Binding, reader bool) error {
 	if reader {
 		check = x.checkReader
 	}
+	what := "CEL over input, output, before, plan and meta, as in output.id"
+	if ledger.Knows(x.fold, ledger.WholeSince) {
+		what = "CEL over input, output, before, plan, meta, actions and facts, as in output.id"
+	}
 	for i, b := range list {
 		if x.Between != nil {
 			x.Between(false)
 		}
 		if err := x.ofHolder(b.Expression, reader, check(b.Expression)); err != nil {
 			return uncompiled(fmt.Sprintf("%sbindings[%d].expression", at, i), err,
-				"CEL over input, output, before, plan and meta, as in output.id")
+				what)
 		}
 	}
 	return nil

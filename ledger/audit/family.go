@@ -422,15 +422,20 @@ func (b *book) wants(p *plan, signal, reason string, to back) bool {
 }
 
 // besidePart: a verdict that is to undo the plan is on an action that happened, and which a part of
-// it has undone, or undoes: no lease on it fires any more. A committed child goes with its root.
+// it has undone, or undoes: no lease on it fires any more.
 func besidePart(b *book, c *claim) {
-	p, a := c.p, c.a
-	for p.stillHolds() {
-		p = p.parent
-	}
+	p, a := wholeOf(b, c.p), c.a
 	part := p.canStop() && a.isSettled() || p.rewinding && a.undo != held
 	if part && a.mayHaveCrossed() && a.blocked() && b.rules >= ledger.BesidePartSince &&
 		!undoesOne(b, c.Record.GetVerdictGiven().Scope) {
 		b.wants(p, signalCancelled, verdictText(a), back{})
 	}
+}
+
+// wholeOf: a committed child goes with the plan that it is a part of, and is not one by itself.
+func wholeOf(b *book, p *plan) *plan {
+	for p.stillHolds() || p.parent != nil && p.committed != nil && b.rules >= ledger.WholeSince {
+		p = p.parent
+	}
+	return p
 }

@@ -637,4 +637,6 @@ var catalogue = []mutant{
 		"armed(p.row) && (a != nil || !givenUp(p)) ||", "armed(p.row) ||"},
 	{"a verdict on the plan counts not beside a part", "executor/cascade.go",
 		"part := stops(p.row) && settled(undo) ||", "part := stops(p.row) && p.row.Rewinding ||"},
+	{"a verdict on the plan counts not in a committed child", "executor/cascade.go",
+		"child(p.row) && p.row.Committed != nil &&", "p == nil &&"},
 }
