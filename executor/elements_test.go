@@ -213,6 +213,29 @@ func TestWhatIsBesideAnActionIsThereOrItsOwners(t *testing.T) {
 	}
 }
 
+// TestANameThatCouldNotBeKeptIsNoneForOthers (I37): an undo that reads it of another action is its owner's.
+func TestANameThatCouldNotBeKeptIsNoneForOthers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		lost bool
+		note string
+	}{{"x", false, ""}, {"", false, ""}, {"", true, "actions.a.external_ref is not there as a whole"}} {
+		s := newSchedule(t)
+		sent := s.sentTo()
+		s.must(s.agent("p", append([]*pb.Record{opened(0)}, pair("a")...)...))
+		s.must(s.agent("p", pair("b", bind("id", "input.id", "x", `actions["a"].external_ref`))...))
+		done := completed("a")
+		done.GetForwardCompleted().ExternalRef, done.GetForwardCompleted().ReferenceIncomplete = c.name, c.lost
+		s.must(s.agent("p", done))
+		s.play("b+ fail turn @1m")
+		b := s.show("p").Actions[1]
+		if _, was := sent["p/b"]; was != (c.note == "") || !strings.Contains(b.Note, c.note) {
+			t.Errorf("%q: sent %v, %s: %s, want %q", c.name, was, b.Undo, b.Note, c.note)
+		}
+		s.wantRefolded()
+	}
+}
+
 // TestWhatAnotherActionHasSealedStaysSealed: it is taken whole, for the worker to open, and nothing
 // is computed from it, nor put into a fact.
 func TestWhatAnotherActionHasSealedStaysSealed(t *testing.T) {

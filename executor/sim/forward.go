@@ -82,9 +82,10 @@ func (a *agent) forward(s *actionSpec, queuedNs int64) {
 	}
 	c := &call{a: a, s: s, heardNs: w.now}
 	a.calls = append(a.calls, c)
-	if timeout := s.pair.forward.TimeoutNs; timeout > 0 {
-		w.after(queuedNs+timeout-w.now, c.giveUp)
-	} else {
+	switch f := s.pair.forward; {
+	case f.TimeoutNs > 0:
+		w.after(queuedNs+f.TimeoutNs-w.now, c.giveUp)
+	case f.Late != pb.Late_LATE_REFUSED:
 		w.after(c.interval(), c.watch)
 	}
 	if s.pair.forward.Class == pb.Class_CLASS_EFFECTLESS {
@@ -123,17 +124,7 @@ func (c *call) end(r *pb.Record) {
 
 // interval is how often an agent asks about the plan of a forward that runs without a
 // timeout, as package coordinator does.
-func (c *call) interval() int64 {
-	f := c.s.pair.forward
-	settle := f.SettleNs
-	if settle == 0 && f.Late != pb.Late_LATE_NEVER {
-		settle = int64(ledger.SettleDefault)
-	}
-	if c.a.w.faults.Has(FaultAgentCut) {
-		return min(c.patience()/2, 15*second)
-	}
-	return min(max(second/2, max(settle, graceOf(f))/2), 15*second)
-}
+func (c *call) interval() int64 { return min(c.patience()/2, 15*second) }
 
 // patience is for how long a forward without a timeout runs while no executor confirms its plan:
 // it may be undone where its agent is cut off from.
@@ -158,15 +149,11 @@ func (c *call) watch() {
 		return
 	case ok:
 		c.heardNs = w.now
-	case w.faults.Has(FaultAgentCut) && w.now-c.heardNs >= c.patience():
+	case w.now-c.heardNs >= c.patience():
 		c.giveUp()
 		return
 	}
-	wait := c.interval()
-	if left := c.heardNs + c.patience() - w.now; w.faults.Has(FaultAgentCut) && left > 0 {
-		wait = min(wait, left)
-	}
-	w.after(wait, c.watch)
+	w.after(min(c.interval(), c.heardNs+c.patience()-w.now), c.watch)
 }
 
 // giveUp ends the caller's patience: it does not know what comes of it.
