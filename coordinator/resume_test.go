@@ -361,7 +361,8 @@ func TestAFailureIsTakenBackByTheProcessThatSaidIt(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
 	p := l.begin(coordinator.PlanSpec{ID: "trip"})
 	ran := 0
-	if _, err := p.Do(t.Context(), writes("1", "one"), counted(&ran, coordinator.NotTaken(errNoRoom))); !errors.Is(err, errNoRoom) {
+	_, err := p.Do(t.Context(), writes("1", "one"), counted(&ran, coordinator.NotTaken(errNoRoom)))
+	if !errors.Is(err, errNoRoom) {
 		t.Fatal(err)
 	}
 	var refused *coordinator.Refused

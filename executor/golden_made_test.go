@@ -44,8 +44,10 @@ var madeLedgers = []struct {
 // in a committed child, before the commit and after it.
 func goldenOfVerdicts(t *testing.T) []ledger.Message {
 	s := newSchedule(t)
-	s.play("open b b+ q/open^ q/c q/c+ q/commit c=late undo:!plan:q turn q/judge:c=block* q/tell:c#1=done turn")
-	s.play("r/open r/b r/b+ u/open^r. u/d u/d+ u/commit r/undo:!plan:u turn r/commit:1 turn u/judge:d=block u/judge:d=block* turn")
+	s.play("open b b+ q/open^ q/c q/c+ q/commit c=late undo:!plan:q turn")
+	s.play("q/judge:c=block* q/tell:c#1=done turn")
+	s.play("r/open r/b r/b+ u/open^r. u/d u/d+ u/commit r/undo:!plan:u turn r/commit:1 turn")
+	s.play("u/judge:d=block u/judge:d=block* turn")
 	s.play("v/open v/b v/b+ v/a v/a+ v/undo:!a turn v/judge:a=block* turn")
 	return s.log
 }

@@ -133,8 +133,8 @@ const readerOfDoubted = 20
 // an owner's look at what may have been undone twice.
 const readerOfOwnerFirst = 21
 
-// readerOfWhole is the first reader that knows of holders under which a verdict in a committed child
-// undoes the plan that this is a part of, whatever of it was undone.
+// readerOfWhole is the first reader that knows of holders under which a verdict in a committed
+// child undoes the plan that this is a part of, whatever of it was undone.
 const readerOfWhole = 22
 
 // readerOf is the version of the reader that a commit needs.

@@ -423,17 +423,8 @@ func TestTheEndOfAClientComesOnceItIsAnswered(t *testing.T) {
 	}{{2, 0, ""}, {1, 5 * time.Second, "requests=[tools/call]"}} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := t.Context()
-			here, there := sdk.NewInMemoryTransports()
-			client, err := here.Connect(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
 			var log bytes.Buffer
-			gone := make(chan struct{})
-			conn, err := mcp.Watched(there, slog.New(slog.NewTextHandler(&log, nil)), func() { close(gone) }).Connect(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			client, conn, gone := watchedPair(t, &log)
 			id := func(n float64) jsonrpc.ID {
 				id, err := jsonrpc.MakeID(n)
 				if err != nil {
@@ -441,19 +432,7 @@ func TestTheEndOfAClientComesOnceItIsAnswered(t *testing.T) {
 				}
 				return id
 			}
-			hears := make(chan string, 8)
-			go func() { // what the client gets
-				defer close(hears)
-				for {
-					message, err := client.Read(ctx)
-					if err != nil {
-						return
-					}
-					if r, ok := message.(*jsonrpc.Request); ok {
-						hears <- r.Method
-					}
-				}
-			}()
+			hears := heardBy(ctx, client)
 			for n, method := range []string{"ping", "tools/call"} {
 				go func() { _ = client.Write(ctx, &jsonrpc.Request{ID: id(float64(n)), Method: method}) }() // it is read next
 				if message, err := conn.Read(ctx); err != nil || message.(*jsonrpc.Request).Method != method {
@@ -501,4 +480,38 @@ func TestTheEndOfAClientComesOnceItIsAnswered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// watchedPair is both ends of a connection to a client, and what is closed when the client has gone.
+func watchedPair(t *testing.T, log io.Writer) (client, conn sdk.Connection, gone chan struct{}) {
+	t.Helper()
+	here, there := sdk.NewInMemoryTransports()
+	client, err := here.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone = make(chan struct{})
+	conn, err = mcp.Watched(there, slog.New(slog.NewTextHandler(log, nil)), func() { close(gone) }).Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, conn, gone
+}
+
+// heardBy are the methods of what a client is asked, until it goes.
+func heardBy(ctx context.Context, client sdk.Connection) <-chan string {
+	hears := make(chan string, 8)
+	go func() {
+		defer close(hears)
+		for {
+			message, err := client.Read(ctx)
+			if err != nil {
+				return
+			}
+			if r, ok := message.(*jsonrpc.Request); ok {
+				hears <- r.Method
+			}
+		}
+	}()
+	return hears
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -32,14 +33,7 @@ func TestAServerIsWaitedForAsLongAsItMayTake(t *testing.T) {
 		initialize: {with: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`},
 		list:       {with: `{"tools":[{"name":"peek","inputSchema":{"type":"object"}}]}`},
 	}
-	for _, c := range []struct {
-		name   string
-		knows  map[string]step // beside old
-		starts time.Duration   // that it takes to begin
-		took   time.Duration
-		warned string
-		fails  string
-	}{
+	for _, c := range []patient{
 		{"it never answers", map[string]step{}, 0, 10 * time.Second, "earlier version", ""},
 		{"in time", map[string]step{discover: after(unknown, 9*time.Second)}, 0, 9 * time.Second, "", ""},
 		{"too late", map[string]step{discover: after(unknown, 12*time.Second)}, 0, 10 * time.Second, "earlier version",
@@ -54,52 +48,57 @@ func TestAServerIsWaitedForAsLongAsItMayTake(t *testing.T) {
 		{"it never lists its tools", map[string]step{discover: unknown, list: {never: true}}, 0, 5 * time.Minute, "",
 			"cannot list the tools of s: no answer within 5m0s"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log bytes.Buffer
-				s, err := mcp.NewServer(mcp.ServerConfig{Name: "s", Command: "s", State: t.TempDir(),
-					Logger: slog.New(slog.NewTextHandler(&log, nil))})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
-				var begun []*scripted
-				s.Starts(func() mcp.Program {
-					p := &scripted{of: t, starts: c.starts, knows: map[string]step{}}
-					for _, known := range []map[string]step{old, c.knows} {
-						for method, step := range known {
-							p.knows[method] = step
-						}
-					}
-					if len(begun) > 0 { // it is asked what it knows
-						p.knows[initialize] = old[initialize]
-					}
-					begun = append(begun, p)
-					return p
-				})
-				began := time.Now()
-				err = s.Start(t.Context())
-				if err == nil && c.fails != "" {
-					_, err = s.Tools(t.Context())
-				}
-				if took := time.Since(began); took != c.took {
-					t.Errorf("it took %s, want %s", took, c.took)
-				}
-				if c.fails == "" && err != nil || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
-					t.Errorf("it fails with %v", err)
-				}
-				<-time.After(time.Minute) // of the bubble: no one waits
-				if got := log.String(); strings.Contains(got, "WARN") != (c.warned != "") || !strings.Contains(got, c.warned) {
-					t.Errorf("the log says %q", got)
-				}
-				if c.fails != "" {
-					return
-				}
-				if tools, err := s.Tools(t.Context()); err != nil || len(tools) != 1 {
-					t.Errorf("its tools are %v, %v", tools, err)
-				}
-			})
-		})
+		t.Run(c.name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { c.play(t, old) }) })
+	}
+}
+
+// patient is a server that is waited for: what it knows beside an old one, and what comes of it.
+type patient struct {
+	name   string
+	knows  map[string]step
+	starts time.Duration // that it takes to begin
+	took   time.Duration
+	warned string
+	fails  string
+}
+
+func (c patient) play(t *testing.T, old map[string]step) {
+	var log bytes.Buffer
+	s, err := mcp.NewServer(mcp.ServerConfig{Name: "s", Command: "s", State: t.TempDir(),
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	begun := 0
+	s.Starts(func() mcp.Program {
+		p := &scripted{of: t, starts: c.starts, knows: maps.Clone(old)}
+		if maps.Copy(p.knows, c.knows); begun > 0 { // it is asked what it knows
+			p.knows["initialize"] = old["initialize"]
+		}
+		begun++
+		return p
+	})
+	began := time.Now()
+	err = s.Start(t.Context())
+	if err == nil && c.fails != "" {
+		_, err = s.Tools(t.Context())
+	}
+	if took := time.Since(began); took != c.took {
+		t.Errorf("it took %s, want %s", took, c.took)
+	}
+	if c.fails == "" && err != nil || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
+		t.Errorf("it fails with %v", err)
+	}
+	<-time.After(time.Minute) // of the bubble: no one waits
+	if got := log.String(); strings.Contains(got, "WARN") != (c.warned != "") || !strings.Contains(got, c.warned) {
+		t.Errorf("the log says %q", got)
+	}
+	if c.fails != "" {
+		return
+	}
+	if tools, err := s.Tools(t.Context()); err != nil || len(tools) != 1 {
+		t.Errorf("its tools are %v, %v", tools, err)
 	}
 }
 

@@ -26,10 +26,11 @@ type input struct {
 // said all that it has to say.
 const leftTime = 30 * time.Second
 
-// hearWhile reads what a client says; starting ends with ctx, or leftTime after the client has gone.
+// hearWhile reads what a client says; starting ends with ctx, or leftTime after it has gone.
 func hearWhile(ctx context.Context, from io.Reader) (in *input, starting context.Context) {
 	starting, stop := context.WithCancel(ctx)
-	return hear(from, func() { time.AfterFunc(leftTime, stop) }), starting
+	in = hear(from, func() { time.AfterFunc(leftTime, stop) })
+	return in, starting
 }
 
 // hear reads what a client says, and calls gone when it has gone.
