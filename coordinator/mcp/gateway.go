@@ -412,13 +412,12 @@ func (c *watchedConnection) finish(ctx context.Context) (jsonrpc.Message, error)
 		}
 		select {
 		case <-c.moved:
+			continue
 		case <-c.late.C:
-			c.logger.Warn("the client has gone, and what it has asked is given up", "requests", open,
-				"waited", endTime)
-			return nil, c.ended
 		case <-ctx.Done():
-			return nil, c.ended
 		}
+		c.logger.Warn("the client has gone, and what it has asked is given up", "requests", open)
+		return nil, c.ended
 	}
 }
 
