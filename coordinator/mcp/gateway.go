@@ -75,9 +75,9 @@ type Gateway struct {
 	logger  *slog.Logger
 	rooting *rooting
 	agent   *coordinator.Coordinator
-	work    *worker.Worker // nil: undos are not served
-	front   *sdk.Server
-	plain   *sdk.Server // of clients without sessions; nil: they are not served
+	work    *worker.Worker             // nil: undos are not served
+	front   atomic.Pointer[sdk.Server] // nil until the servers have started
+	plain   *sdk.Server                // of clients without sessions; nil: they are not served
 	plans   *plans
 	prefix  string // of the gateway's own tools, where a server has one of the same name
 
@@ -318,7 +318,7 @@ func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	gone := func() { time.AfterFunc(endTime, cancel) }
-	session, err := g.front.Connect(ctx, watched{transport, g.logger, gone}, nil)
+	session, err := g.front.Load().Connect(ctx, watched{transport, g.logger, gone}, nil)
 	if err != nil {
 		return fmt.Errorf("cannot serve the client: %w", err)
 	}
@@ -477,12 +477,19 @@ func (g *Gateway) close() error {
 	return errors.Join(errs...)
 }
 
+// clients are the sessions of those that are there.
+func (g *Gateway) clients() []*sdk.ServerSession {
+	front := g.front.Load()
+	if front == nil {
+		return nil
+	}
+	return slices.Collect(front.Sessions())
+}
+
 // dismiss ends the connections of all clients, and waits until their plans are seen to.
 func (g *Gateway) dismiss() error {
-	if g.front != nil {
-		for session := range g.front.Sessions() {
-			_ = session.Close() // it may be closed already
-		}
+	for _, session := range g.clients() {
+		_ = session.Close() // it may be closed already
 	}
 	late := time.NewTimer(2*endTime + leaveWait)
 	defer late.Stop()

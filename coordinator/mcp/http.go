@@ -37,7 +37,7 @@ func (g *Gateway) Handler(token string) http.Handler {
 
 // served are the clients with sessions, and those without, by the version that a request says.
 func (g *Gateway) served() http.Handler {
-	sessions := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return g.front },
+	sessions := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return g.front.Load() },
 		&sdk.StreamableHTTPOptions{SessionTimeout: SessionIdle, MaxRequestBodyBytes: anySize})
 	if g.plain == nil {
 		return sessions

@@ -35,7 +35,7 @@ func (g *Gateway) setLevel(ctx context.Context, params sdk.Params) error {
 // listenLogs has what a server logs go to the clients.
 func (g *Gateway) listenLogs(options *sdk.ClientOptions) {
 	options.LoggingMessageHandler = func(ctx context.Context, req *sdk.LoggingMessageRequest) {
-		for session := range g.front.Sessions() {
+		for _, session := range g.clients() {
 			g.told(session.Log(ctx, &sdk.LoggingMessageParams{Level: req.Params.Level,
 				Logger: req.Params.Logger, Data: req.Params.Data}))
 		}

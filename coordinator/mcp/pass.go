@@ -68,8 +68,9 @@ func (g *Gateway) serve() {
 	if g.config.Stateless {
 		g.servePlain(implementation, *options)
 	}
-	g.front = sdk.NewServer(implementation, options)
-	g.front.AddReceivingMiddleware(g.pass)
+	front := sdk.NewServer(implementation, options)
+	front.AddReceivingMiddleware(g.pass)
+	g.front.Store(front)
 }
 
 // pass answers what the servers answer; the rest is the SDK's.
@@ -167,17 +168,30 @@ func (g *Gateway) sessions(ctx context.Context, able func(*sdk.ServerCapabilitie
 
 // first asks one server after the other until one answers.
 func first[R sdk.Result](ctx context.Context, g *Gateway, able func(*sdk.ServerCapabilities) bool,
-	ask func(*sdk.ClientSession) (R, error)) (sdk.Result, error) {
+	ask func(*sdk.ClientSession) (R, error)) (result sdk.Result, err error) {
+	err = g.firstDoes(ctx, able, func(s *sdk.ClientSession) error {
+		said, err := ask(s)
+		if err == nil {
+			result, err = written(said)
+		}
+		return err
+	})
+	return result, err
+}
+
+// firstDoes asks one server after the other until one does it.
+func (g *Gateway) firstDoes(ctx context.Context, able func(*sdk.ServerCapabilities) bool,
+	ask func(*sdk.ClientSession) error) error {
 	var last error = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
 		Message: "no server answers this"}
 	for _, session := range g.sessions(ctx, able) {
-		result, err := ask(session)
+		err := ask(session)
 		if err == nil {
-			return written(result)
+			return nil
 		}
 		last = wired(err)
 	}
-	return nil, last
+	return last
 }
 
 // shown is what clients call a tool or a prompt of a server.
@@ -418,37 +432,50 @@ func (g *Gateway) getPrompt(ctx context.Context, params *sdk.GetPromptParams) (s
 }
 
 func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
-	_, err := first(ctx, g, isResource, func(s *sdk.ClientSession) (*sdk.ListResourcesResult, error) {
-		return nil, s.Subscribe(ctx, &sdk.SubscribeParams{URI: req.Params.URI})
+	return g.firstDoes(ctx, isResource, func(s *sdk.ClientSession) error {
+		return s.Subscribe(ctx, &sdk.SubscribeParams{URI: req.Params.URI})
 	})
-	return err
 }
 
 func (g *Gateway) unsubscribe(ctx context.Context, req *sdk.UnsubscribeRequest) error {
-	_, err := first(ctx, g, isResource, func(s *sdk.ClientSession) (*sdk.ListResourcesResult, error) {
-		return nil, s.Unsubscribe(ctx, &sdk.UnsubscribeParams{URI: req.Params.URI})
+	return g.firstDoes(ctx, isResource, func(s *sdk.ClientSession) error {
+		return s.Unsubscribe(ctx, &sdk.UnsubscribeParams{URI: req.Params.URI})
 	})
-	return err
 }
 
-// listen has what a server says by itself go to the clients.
+// listen has what a server says by itself go to the clients, once there may be some: it may speak
+// while another one is being started.
 func (g *Gateway) listen(s *Server, options *sdk.ClientOptions) {
+	tell := func(how func(*sdk.Server)) {
+		if front := g.front.Load(); front != nil {
+			how(front)
+		}
+	}
 	options.ToolListChangedHandler = func(context.Context, *sdk.ToolListChangedRequest) {
-		g.front.AddTool(&sdk.Tool{Name: unlisted, InputSchema: map[string]any{"type": "object"}}, nil)
-		g.front.RemoveTools(unlisted) // either has the SDK say so to all clients, once
+		tell(func(front *sdk.Server) {
+			front.AddTool(&sdk.Tool{Name: unlisted, InputSchema: map[string]any{"type": "object"}}, nil)
+			front.RemoveTools(unlisted) // either has the SDK say so to all clients, once
+		})
 	}
 	options.PromptListChangedHandler = func(context.Context, *sdk.PromptListChangedRequest) {
-		g.front.AddPrompt(&sdk.Prompt{Name: unlisted}, nil)
-		g.front.RemovePrompts(unlisted)
+		tell(func(front *sdk.Server) {
+			front.AddPrompt(&sdk.Prompt{Name: unlisted}, nil)
+			front.RemovePrompts(unlisted)
+		})
 	}
 	options.ResourceListChangedHandler = func(context.Context, *sdk.ResourceListChangedRequest) {
-		const uri = "sagenbaum://unlisted"
-		g.front.AddResource(&sdk.Resource{URI: uri, Name: unlisted}, nil)
-		g.front.RemoveResources(uri)
+		tell(func(front *sdk.Server) {
+			const uri = "sagenbaum://unlisted"
+			front.AddResource(&sdk.Resource{URI: uri, Name: unlisted}, nil)
+			front.RemoveResources(uri)
+		})
 	}
 	options.ResourceUpdatedHandler = func(ctx context.Context,
 		req *sdk.ResourceUpdatedNotificationRequest) {
-		g.told(g.front.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: req.Params.URI}))
+		tell(func(front *sdk.Server) {
+			g.told(front.ResourceUpdated(ctx,
+				&sdk.ResourceUpdatedNotificationParams{URI: req.Params.URI}))
+		})
 	}
 	g.listenLogs(options)
 	options.ProgressNotificationHandler = g.passProgress

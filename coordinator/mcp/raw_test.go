@@ -69,12 +69,20 @@ func serveRaw(file string) error {
 			"resources/list":           `{"resources":[` + rawListed + `],"nextCursor":"2"}`,
 			"resources/templates/list": `{"resourceTemplates":[` + rawTemplate + `]}`,
 			"prompts/list":             `{"prompts":[` + rawPrompt + `]}`,
+			"resources/subscribe":      `{}`,
+			"resources/unsubscribe":    `{}`,
 		}[r.Method]
 		if strings.Contains(string(r.Params), `"cursor":"2"`) {
 			result = `{"resources":[` + rawSecond + `]}`
 		}
 		if strings.Contains(string(r.Params), "bare") {
 			result = rawBare
+		}
+		if r.Method == "notifications/initialized" { // it speaks before it is spoken to
+			for _, says := range []string{"tools/list_changed", "prompts/list_changed", "resources/list_changed",
+				`resources/updated","params":{"uri":"note://all"},"x":"`, `message","params":{"level":"info","data":1},"x":"`} {
+				fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/%s"}`+"\n", says)
+			}
 		}
 		switch {
 		case len(r.ID) == 0 || strings.Contains(string(r.Params), `"hang`):
@@ -373,14 +381,21 @@ func TestWhatLooksLikeATextEndsNoServer(t *testing.T) {
 	c, _ := w.rawClient(t, config)
 	for i, params := range []string{`{"uri":"note://sagenbaum/raw"}`,
 		`{"uri":"note://all","_meta":{"sagenbaum/raw":"{"}}`, `{"uri":"note://all","_meta":{"sagenbaum/raw":1}}`} {
-		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":%s}`, 30+i, params))
-		c.answer(30 + i)
+		for j, verb := range []string{"subscribe", "unsubscribe"} {
+			c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/%s","params":%s}`, 30+2*i+j, verb, params))
+			if got := c.answer(30 + 2*i + j); got != "{}" {
+				t.Errorf("%s of %s is answered with %s", verb, params, got)
+			}
+		}
 	}
 	c.says(`{"jsonrpc":"2.0","id":40,"method":"tools/call","params":{"name":"peek","arguments":{}}}`)
 	if got := c.answer(40); got != rawAnswer+`}}` {
 		t.Errorf("the next call is answered with %s", got)
 	}
 	if sent := sentTo(file, "resources/subscribe"); len(sent) == 0 || !strings.Contains(sent[0], "note://sagenbaum/raw") {
+		t.Errorf("the server was sent %s", sent)
+	}
+	if sent := sentTo(file, "resources/unsubscribe"); len(sent) == 0 || !strings.Contains(sent[0], "note://sagenbaum/raw") {
 		t.Errorf("the server was sent %s", sent)
 	}
 	if n := len(sentTo(file, "initialize")); n != 1 {

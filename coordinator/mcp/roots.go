@@ -410,7 +410,7 @@ func (g *Gateway) follow(ctx context.Context, session *sdk.ServerSession,
 	}
 	defer func() { <-r.turn }()
 	there := map[*sdk.ServerSession]bool{}
-	for s := range g.front.Sessions() {
+	for _, s := range g.clients() {
 		there[s] = true
 	}
 	for s := range r.said {

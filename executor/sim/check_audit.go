@@ -120,6 +120,8 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 			c.asked[aboutOf(r.Plan, r.Action)] = true
 			c.w.options.Seen.commit("asked while open")
 		}
+	case *pb.Record_EffectReported:
+		c.w.provider.told(k.EffectReported)
 	case *pb.Record_ProbeAnswered:
 		s.foundOpenly(c, r, k.ProbeAnswered)
 	case *pb.Record_CompensationSucceeded:

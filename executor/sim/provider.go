@@ -154,7 +154,7 @@ func (p *provider) noticed(e *effect) {
 		refs := slices.Clone(p.standing(e.action.key))
 		if turned && len(refs) > 1 {
 			slices.Reverse(refs)
-			e.renamed, e.unseen = true, silent
+			e.renamed, e.unseen = true, e.unseen || silent
 		}
 		if silent {
 			refs = refs[:1]
@@ -173,6 +173,16 @@ func (p *provider) noticed(e *effect) {
 			}
 		}
 	})
+}
+
+// told takes note of what an operator's report that counts has named. With a second approver it may
+// count for nothing yet.
+func (p *provider) told(k *pb.EffectReported) {
+	for _, ref := range append([]string{k.ExternalRef}, k.Duplicates...) {
+		if e := p.byRef[ref]; e != nil && !e.action.plan.opened.GetSecondApprover() {
+			e.unseen = false
+		}
+	}
 }
 
 // refuses reports whether an undo is conditional on another version than the one that is there:
