@@ -1,3 +1,5 @@
+//go:build exercise
+
 package mcp_test
 
 import (
@@ -12,12 +14,8 @@ import (
 )
 
 // MCP's own conformance suite runs against the gateway before the SDK's own server for it. What is
-// expected to fail is in testdata/conformance.yaml, with the reason. Its other half, for clients,
-// tests those that reach a server at a URL; the gateway starts its servers.
+// expected to fail is in testdata/conformance.yaml, with the reason.
 func TestTheConformanceSuiteRunsAgainstTheGateway(t *testing.T) {
-	if !testenv.Long() {
-		t.Skip("SKIPPED: the conformance suite of MCP takes a while, and is for the long run")
-	}
 	t.Parallel()
 	suite := testenv.NPM(t, "@modelcontextprotocol/conformance@0.1.16")
 	program := filepath.Join(t.TempDir(), "everything-server")

@@ -172,7 +172,7 @@ func (g *Gateway) start(ctx context.Context) error {
 			}
 		}
 		s.remember(tools)
-		s.first = s.listed
+		s.first, s.hidden = s.listed, g.sayHidden(s, tools)
 		own, err := g.contracts(s, tools)
 		if err != nil {
 			return err

@@ -1,10 +1,12 @@
 package mcp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -50,7 +52,8 @@ func TestWhatAServerSaysPassesThrough(t *testing.T) {
 		},
 	}, config)
 	init := c.session.InitializeResult()
-	if init.ServerInfo.Name != "notes-server" || init.Instructions != "take notes" {
+	if init.ServerInfo.Name != "notes-server" ||
+		!strings.HasPrefix(init.Instructions, "take notes\n\nTools of the server notes") {
 		t.Errorf("the server is %+v", init)
 	}
 	all, err := c.session.ListTools(t.Context(), nil)
@@ -630,5 +633,25 @@ func TestWhatAPersonHadUndoneIsSaid(t *testing.T) {
 	}
 	if len(lines(file)) != 1 {
 		t.Errorf("there is %v", lines(file))
+	}
+}
+
+// TestWhatIsHiddenIsNamed to people and to the agent: a server without a pack would have no tools, and
+// nothing would say why.
+func TestWhatIsHiddenIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	config.Packs = nil
+	for _, unknown := range []mcp.Unknown{mcp.RefuseUnknown, mcp.RecordUnknown} {
+		var log bytes.Buffer
+		c := w.gateway(mcp.Config{Unknown: unknown, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil, config)
+		said, logged := c.session.InitializeResult().Instructions, log.String()
+		for _, text := range []string{said, logged} {
+			if named := strings.Contains(text, "peek"); named != (unknown == mcp.RefuseUnknown) {
+				t.Errorf("%s: it says %q", unknown, text)
+			}
+		}
+		c.leave()
 	}
 }

@@ -38,6 +38,9 @@ func (g *Gateway) serve() {
 		if info.Instructions != "" {
 			instructions = append(instructions, info.Instructions)
 		}
+		if s.hidden != "" {
+			instructions = append(instructions, s.hidden)
+		}
 		if c := info.Capabilities; c != nil {
 			if c.Resources != nil {
 				capable.Resources = &sdk.ResourceCapabilities{ListChanged: true,
@@ -227,8 +230,7 @@ func (g *Gateway) listTools(ctx context.Context) (sdk.Result, error) {
 		}
 		s.remember(tools)
 		for _, t := range tools {
-			if _, known := s.pack.Tools[t.Name]; !known && g.config.Unknown == RefuseUnknown &&
-				!(g.config.TrustHints && hinted(t)) {
+			if g.hides(s, t) {
 				continue
 			}
 			name, err := encode(g.shown(s, t.Name))
@@ -253,6 +255,37 @@ func (g *Gateway) listTools(ctx context.Context) (sdk.Result, error) {
 	}
 	text, err := encode(map[string]any{"tools": list})
 	return asWritten{&sdk.ListToolsResult{}, text}, err
+}
+
+// hides reports whether a tool is left out, and refused: nothing says how its calls are undone.
+func (g *Gateway) hides(s *Server, t *sdk.Tool) bool {
+	_, known := s.pack.Tools[t.Name]
+	return !known && g.config.Unknown == RefuseUnknown && !(g.config.TrustHints && hinted(t))
+}
+
+// sayHidden says to people, and returns for the agent, which tools of a server are left out; empty:
+// none is.
+func (g *Gateway) sayHidden(s *Server, tools []*sdk.Tool) string {
+	var names []string
+	for _, t := range tools {
+		if g.hides(s, t) {
+			names = append(names, t.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	g.logger.Warn("tools are hidden: no contract says how their calls are undone. Give one with "+
+		"--pack, or let calls of them through with --unknown ask or record; sagenbaum mcp doctor says "+
+		"more", "server", s.Name(), "tools", names)
+	const shown = 20
+	more := ""
+	if len(names) > shown {
+		names, more = names[:shown], ", ..."
+	}
+	return "Tools of the server " + s.Name() + " that cannot be called here, because nothing says " +
+		"how their calls are undone: " + strings.Join(names, ", ") + more +
+		". A person can change that where this gateway is configured."
 }
 
 func hinted(t *sdk.Tool) bool { return t.Annotations != nil && t.Annotations.ReadOnlyHint }

@@ -395,7 +395,8 @@ func TestWhatLooksLikeATextEndsNoServer(t *testing.T) {
 	if sent := sentTo(file, "resources/subscribe"); len(sent) == 0 || !strings.Contains(sent[0], "note://sagenbaum/raw") {
 		t.Errorf("the server was sent %s", sent)
 	}
-	if sent := sentTo(file, "resources/unsubscribe"); len(sent) == 0 || !strings.Contains(sent[0], "note://sagenbaum/raw") {
+	sent := sentTo(file, "resources/unsubscribe")
+	if len(sent) == 0 || !strings.Contains(sent[0], "note://sagenbaum/raw") {
 		t.Errorf("the server was sent %s", sent)
 	}
 	if n := len(sentTo(file, "initialize")); n != 1 {

@@ -98,6 +98,7 @@ type Server struct {
 	lost  error                 // why there are no files
 
 	first  map[string]bool // the tools that were there when the gateway began
+	hidden string          // what the agent is told of those that are left out; empty: none is
 	listed map[string]bool // and at the last look; guarded by mu
 	hints  map[string]bool // those of them that say that they have no effect
 }

@@ -133,13 +133,9 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 			c.w.options.Seen.commit("undone for a condition")
 		}
 	case *pb.Record_UnwindStarted:
-		if k.UnwindStarted.FromAction != "" {
-			c.w.options.Seen.commit("part")
-		}
+		c.ofPart(k.UnwindStarted.FromAction, "part")
 	case *pb.Record_PlanRewound:
-		if k.PlanRewound.FromAction != "" {
-			c.w.options.Seen.commit("goes on")
-		}
+		c.ofPart(k.PlanRewound.FromAction, "goes on")
 	case *pb.Record_ForwardCompleted:
 		if k.ForwardCompleted.OutputIncomplete && len(r.Payload.GetOutput()) == 0 {
 			c.w.options.Seen.commit("lost")
@@ -169,6 +165,13 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 			c.w.options.Seen.commit("accepts")
 		}
 		delete(c.waiting, r.Plan)
+	}
+}
+
+// ofPart notes what is of a part of a plan: what came after an action.
+func (c *checker) ofPart(from, what string) {
+	if from != "" {
+		c.w.options.Seen.commit(what)
 	}
 }
 
