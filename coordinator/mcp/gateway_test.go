@@ -52,8 +52,7 @@ func TestWhatAServerSaysPassesThrough(t *testing.T) {
 		},
 	}, config)
 	init := c.session.InitializeResult()
-	if init.ServerInfo.Name != "notes-server" ||
-		!strings.HasPrefix(init.Instructions, "take notes\n\nTools of the server notes") {
+	if init.ServerInfo.Name != "notes-server" || !strings.HasPrefix(init.Instructions, "take notes\n\nTools of") {
 		t.Errorf("the server is %+v", init)
 	}
 	all, err := c.session.ListTools(t.Context(), nil)
