@@ -102,6 +102,26 @@ func ownMark(state, address, pid string) string {
 	return filepath.Join(state, "serve-"+token(address)+"."+pid+".pid")
 }
 
+// marked starts a server with a mark. Until that is there this process has one: the server may
+// serve before whoever started it runs again, and must not be taken for someone else's.
+func marked(state, address string, start func() (*os.Process, error)) (int, error) {
+	starting := ownMark(state, address, strconv.Itoa(os.Getpid()))
+	err := os.WriteFile(starting, nil, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(starting)
+	server, err := start()
+	if err != nil {
+		return 0, err
+	}
+	err = os.WriteFile(ownMark(state, address, strconv.Itoa(server.Pid)), nil, 0o600)
+	if err != nil {
+		_ = server.Kill() // no gateway would know that it may start it again
+	}
+	return server.Pid, err
+}
+
 // ownRuns reports whether the server at the address of --start is one that gateways have started.
 func (o *options) ownRuns() bool {
 	state, err := started.Dir("")
@@ -212,13 +232,11 @@ func startOwn(s *cli.Settings, address string) (own *ownServer, err error) {
 		"--tenant", s.Tenant)
 	child.Dir, child.Stdout, child.Stderr, child.Env = state, log, log, ownEnvironment()
 	detach(child)
-	if err := child.Start(); err != nil {
-		return nil, fail(err)
-	}
-	own.pid = child.Process.Pid
-	err = os.WriteFile(ownMark(state, address, strconv.Itoa(own.pid)), nil, 0o600)
+	own.pid, err = marked(state, address, func() (*os.Process, error) {
+		err := child.Start()
+		return child.Process, err
+	})
 	if err != nil {
-		_ = child.Process.Kill() // no gateway would know that it may start it again
 		return nil, fail(err)
 	}
 	go func() { // ends with the server, or with this process

@@ -51,3 +51,37 @@ func TestTheServerOfASlowerGatewayHidesNone(t *testing.T) {
 		t.Errorf("its mark stays: %v", err)
 	}
 }
+
+// TestAServerThatServesAtOnceIsNoOneElses: it may before whoever starts it has marked it.
+func TestAServerThatServesAtOnceIsNoOneElses(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	dir, err := started.Dir("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, o := filepath.Dir(dir), &options{start: "127.0.0.1:4222"}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	server := exec.Command("sleep", "60")
+	pid, err := marked(state, o.start, func() (*os.Process, error) {
+		err := server.Start()
+		if !o.ownRuns() {
+			t.Error("it serves, and no gateway has started it")
+		}
+		return server.Process, err
+	})
+	if err != nil || pid != server.Process.Pid {
+		t.Fatalf("it is process %d: %v", pid, err)
+	}
+	if !o.ownRuns() {
+		t.Error("it is not marked")
+	}
+	if err := server.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Wait() // it was killed
+	if o.ownRuns() {
+		t.Error("it has ended, and a mark of who has started it stays")
+	}
+}
