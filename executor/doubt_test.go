@@ -280,7 +280,8 @@ func TestWhatIsOwedAsAnotherIsNotSentAgain(t *testing.T) {
 		{"late", "effect:a=x7 tell:a~1#1=done", FoldVersion,
 			"compensated: a=compensated a~1=compensated a~2=compensated [a a~2]; [a= a~1= a~2=x7]"},
 		{"late", "effect:a=x7 tell:a~1#1=fail", FoldVersion, failed},
-		{"stop,done", "effect:a=x7 turn retry:a~1", FoldVersion, // it is its owner's: it has the name, and no other duty
+		// It is its owner's: it has the name, and no other duty.
+		{"stop,done", "effect:a=x7 turn retry:a~1", FoldVersion,
 			"compensated: a=compensated a~1=compensated [a a~1]; [a= a~1= a~1=x7]"},
 		{"fail,done", "own:a=x7", ledger.OwnerFirstSince - 1,
 			"compensated: a=compensated a~1=compensated a~2=compensated [a a~2 a~1]; [a= a~1= a~2=x7 a~1=x7]"},

@@ -347,7 +347,7 @@ func (t watched) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedConnection{Connection: conn, logger: t.logger, gone: sync.OnceFunc(t.gone),
+	return &watchedConnection{Connection: conn, logger: t.logger, gone: t.gone,
 		open: map[jsonrpc.ID]string{}, asked: map[jsonrpc.ID]bool{}, moved: make(chan struct{}, 1)}, nil
 }
 

@@ -80,7 +80,8 @@ func serveRaw(file string) error {
 		}
 		if r.Method == "notifications/initialized" { // it speaks before it is spoken to
 			for _, says := range []string{"tools/list_changed", "prompts/list_changed", "resources/list_changed",
-				`resources/updated","params":{"uri":"note://all"},"x":"`, `message","params":{"level":"info","data":1},"x":"`} {
+				`resources/updated","params":{"uri":"note://all"},"x":"`,
+				`message","params":{"level":"info","data":1},"x":"`} {
 				fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/%s"}`+"\n", says)
 			}
 		}
@@ -413,7 +414,8 @@ func TestAClientThatGoesAtOnceIsAnswered(t *testing.T) {
 		config, _ := w.raw(t)
 		c, _ := w.rawClientThatSays(t, hello, config)
 		for i, tool := range []string{"act", "peek"} {
-			c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, 50+i, tool))
+			c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{}}}`,
+				50+i, tool))
 		}
 		if err := c.out.(io.Closer).Close(); err != nil {
 			t.Fatal(err)
@@ -450,7 +452,9 @@ func TestTheEndOfAClientComesOnceItIsAnswered(t *testing.T) {
 			}
 			hears := heardBy(ctx, client)
 			for n, method := range []string{"ping", "tools/call"} {
-				go func() { _ = client.Write(ctx, &jsonrpc.Request{ID: id(float64(n)), Method: method}) }() // it is read next
+				go func() { // it is read next
+					_ = client.Write(ctx, &jsonrpc.Request{ID: id(float64(n)), Method: method})
+				}()
 				if message, err := conn.Read(ctx); err != nil || message.(*jsonrpc.Request).Method != method {
 					t.Fatalf("%v, %v", message, err)
 				}

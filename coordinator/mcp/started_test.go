@@ -30,8 +30,9 @@ func TestAServerIsWaitedForAsLongAsItMayTake(t *testing.T) {
 	latest := step{with: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":` +
 		`{"tools":{"listChanged":true}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`}
 	old := map[string]step{
-		initialize: {with: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`},
-		list:       {with: `{"tools":[{"name":"peek","inputSchema":{"type":"object"}}]}`},
+		initialize: {with: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},` +
+			`"serverInfo":{"name":"s","version":"1"}}`},
+		list: {with: `{"tools":[{"name":"peek","inputSchema":{"type":"object"}}]}`},
 	}
 	for _, c := range []patient{
 		{"it never answers", map[string]step{}, 0, 10 * time.Second, "earlier version", ""},
@@ -106,7 +107,7 @@ func (c patient) play(t *testing.T, old map[string]step) {
 type step struct {
 	after time.Duration
 	with  string // the result, or the data of the error
-	fails int64  // the code of an error; 0: it is none
+	fails int64  // the code of an error; 0: it succeeds
 	never bool
 	first bool // it says so once, and then nothing
 }
@@ -174,7 +175,9 @@ func (p *scripted) answer(message string) {
 		code, _ := json.Marshal(s.fails) // of a number, it has no error
 		text = `"error":{"code":` + string(code) + `,"message":"no"` + data + `}`
 	}
-	say := func() { _, _ = io.WriteString(p.out, `{"jsonrpc":"2.0","id":`+string(r.ID)+`,`+text+"}\n") } // it may be read no more
+	say := func() { // it may be read no more
+		_, _ = io.WriteString(p.out, `{"jsonrpc":"2.0","id":`+string(r.ID)+`,`+text+"}\n")
+	}
 	if s.after == 0 {
 		say()
 		return

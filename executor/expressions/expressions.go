@@ -297,8 +297,7 @@ func (x *Compiler) bindings(at string, list []*pb.Binding, reader bool) error {
 			x.Between(false)
 		}
 		if err := x.ofHolder(b.Expression, reader, check(b.Expression)); err != nil {
-			return uncompiled(fmt.Sprintf("%sbindings[%d].expression", at, i), err,
-				what)
+			return uncompiled(fmt.Sprintf("%sbindings[%d].expression", at, i), err, what)
 		}
 	}
 	return nil

@@ -122,7 +122,7 @@ func noteVerdict(b *book, c *claim) {
 	a.verdict, a.verdictBy, a.verdictReason, a.verdictNs = k.Outcome, c.Source.Name, k.Reason, b.now
 	wantVerdict(b, c.p, a)
 	stopsDelivery(b, c)
-	if isRetired(wholeOf(b, c.p)) && b.rules >= ledger.ReachesSince {
+	if isCommitted(b, c.p) && b.rules >= ledger.ReachesSince {
 		if root != nil {
 			c.undoCommitted(root, to, verdictText(a)+ofChild(root, c.p))
 			return

@@ -432,6 +432,9 @@ func besidePart(b *book, c *claim) {
 	}
 }
 
+// isCommitted: the plan that a plan is a part of is committed.
+func isCommitted(b *book, p *plan) bool { return wholeOf(b, p).phase == ledger.StateCommitted }
+
 // wholeOf: a committed child goes with the plan that it is a part of, and is not one by itself.
 func wholeOf(b *book, p *plan) *plan {
 	for p.stillHolds() || p.parent != nil && p.committed != nil && b.rules >= ledger.WholeSince {

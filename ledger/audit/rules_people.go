@@ -202,7 +202,7 @@ func forVerdict(id, says string, judge func(c *claim, root *plan, to back) judge
 func (c *claim) reaches() (root *plan, to back) {
 	k, rules := c.Record.GetVerdictGiven(), c.b.rules
 	switch one := undoesOne(c.b, k.GetScope()); {
-	case k.GetOutcome() <= pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, !isRetired(wholeOf(c.b, c.p)),
+	case k.GetOutcome() <= pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW, !isCommitted(c.b, c.p),
 		rules < ledger.ReachesSince, c.a.isSettled() && (one || rules < ledger.BesidePartSince),
 		!c.a.mayHaveCrossed() && (!c.a.isStaged() || one):
 		return nil, back{}

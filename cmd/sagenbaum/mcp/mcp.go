@@ -102,11 +102,11 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 	}
 	defer func() { err = errors.Join(err, gateway.Close()) }()
 	o.remember(config.Servers, args, logger)
-	beside, end := context.WithCancel(ctx)
+	beside, stop := context.WithCancel(ctx)
 	var both sync.WaitGroup // end with the gateway
 	both.Go(func() { sayUnserved(beside, s, config.Servers, logger) })
 	both.Go(func() { o.keep(beside, s, conn, logger) })
-	defer func() { end(); both.Wait() }()
+	defer func() { stop(); both.Wait() }()
 	if in == nil {
 		return listen(cmd, gateway, o.listen)
 	}

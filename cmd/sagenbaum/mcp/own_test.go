@@ -10,18 +10,24 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 )
 
-// TestTheServerOfASlowerGatewayHidesNone: two were started at the same time, and the one that was
-// marked last has ended.
-func TestTheServerOfASlowerGatewayHidesNone(t *testing.T) {
+// stateOfNone is the folder of the state of a user for whom no gateway has started a server.
+func stateOfNone(t *testing.T) string {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	dir, err := started.Dir("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, o := filepath.Dir(dir), &options{start: "127.0.0.1:4222"}
+	state := filepath.Dir(dir)
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	return state
+}
+
+// TestTheServerOfASlowerGatewayHidesNone: two were started at the same time, and the one that was
+// marked last has ended.
+func TestTheServerOfASlowerGatewayHidesNone(t *testing.T) {
+	state, o := stateOfNone(t), &options{start: "127.0.0.1:4222"}
 	mark := func(address string, pid int) string {
 		file := ownMark(state, address, strconv.Itoa(pid))
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -54,15 +60,7 @@ func TestTheServerOfASlowerGatewayHidesNone(t *testing.T) {
 
 // TestAServerThatServesAtOnceIsNoOneElses: it may before whoever starts it has marked it.
 func TestAServerThatServesAtOnceIsNoOneElses(t *testing.T) {
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	dir, err := started.Dir("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, o := filepath.Dir(dir), &options{start: "127.0.0.1:4222"}
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	state, o := stateOfNone(t), &options{start: "127.0.0.1:4222"}
 	server := exec.Command("sleep", "60")
 	pid, err := marked(state, o.start, func() (*os.Process, error) {
 		err := server.Start()
