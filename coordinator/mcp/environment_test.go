@@ -38,3 +38,52 @@ func TestAFolderBelowHomeIsOne(t *testing.T) {
 		t.Errorf("there is %q", got)
 	}
 }
+
+// Two servers of one command that work on other data are undone under other names.
+func TestAVariableThatSaysWhereTheDataIsIsPartOfTheName(t *testing.T) {
+	state := t.TempDir()
+	undo := func(config mcp.ServerConfig) string {
+		t.Helper()
+		config.Name, config.State = "memory", state
+		if config.URL == "" {
+			config.Command = "server"
+		}
+		s, err := mcp.NewServer(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		return s.Undo()
+	}
+	const variable = "MEMORY_FILE_PATH"
+	if value, ok := os.LookupEnv(variable); ok {
+		t.Skipf("this machine has %s=%s", variable, value)
+	}
+	far := mcp.ServerConfig{URL: "http://127.0.0.1:1/mcp"}
+	plain, remote := undo(mcp.ServerConfig{}), undo(far)
+	of := func(value string) mcp.ServerConfig {
+		return mcp.ServerConfig{Inherited: map[string]string{variable: value, "TOKEN": value}}
+	}
+	a, b := undo(of("/a")), undo(of("/b"))
+	given := undo(mcp.ServerConfig{Env: map[string]string{variable: "/a"}})
+	if a == plain || a == b || b == plain {
+		t.Errorf("%s, %s and %s", plain, a, b)
+	}
+	t.Setenv("TOKEN", "another")
+	if now := undo(mcp.ServerConfig{}); now != plain {
+		t.Errorf("%s by a variable that no pack names", now)
+	}
+	t.Setenv(variable, "/a")
+	if now := undo(mcp.ServerConfig{}); now != a {
+		t.Errorf("%s by its own variable, %s by one that it is given", now, a)
+	}
+	if now := undo(mcp.ServerConfig{Env: map[string]string{variable: "/a"}}); now != given {
+		t.Errorf("%s, where its configuration says it, was %s", now, given)
+	}
+	if now := undo(of("/b")); now != b {
+		t.Errorf("%s by the variable that it is given, was %s", now, b)
+	}
+	if now := undo(far); now != remote {
+		t.Errorf("%s by a variable that a server at a URL does not have", now)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,11 @@ type Pack struct {
 	// Roots says what the roots of a client mean to the server: empty, it may work there, and so
 	// does an undo; or "ignored".
 	Roots string `json:"roots,omitempty"`
+
+	// Environment are the variables that say which data the server works on; given, also with no
+	// element, a pack without Files says that no other matters to an undo. What undoes the effects
+	// of servers has a name for each of their values.
+	Environment []string `json:"environment,omitempty"`
 
 	// Draft is true for a pack that was derived from a list of tools and that no person has
 	// confirmed: it is refused.
@@ -223,12 +229,37 @@ func ParsePack(name string, data []byte) (Pack, error) {
 	case pack.Folders != "" && !pack.Files:
 		return pack, ledger.Refuse(name+": folders", "given in a pack without files", "files: true")
 	}
+	for i, variable := range pack.Environment {
+		if !variableName.MatchString(variable) || strings.HasPrefix(variable, ownVariables) {
+			return pack, ledger.Refuse(fmt.Sprintf("%s: environment[%d]", name, i),
+				fmt.Sprintf("%.80q", variable), "the name of a variable, not one of "+ownVariables)
+		}
+	}
 	for _, tool := range sortedKeys(pack.Tools) {
 		if err := x.tool(name+": tools."+tool, pack.Tools[tool], pack.Files); err != nil {
 			return pack, err
 		}
 	}
 	return pack, nil
+}
+
+// variableName is how POSIX has the names of variables (XBD 8.1), and lower case.
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+
+// environmentOf are the variables that any of the packs names and that are set, with their values.
+func environmentOf(packs []Pack, set []string) map[string]string {
+	named, found := map[string]bool{}, map[string]string{}
+	for _, pack := range packs {
+		for _, variable := range pack.Environment {
+			named[variable] = true
+		}
+	}
+	for _, entry := range set {
+		if name, value, ok := strings.Cut(entry, "="); ok && named[name] {
+			found[name] = value
+		}
+	}
+	return found
 }
 
 // tool checks the contract of one tool.

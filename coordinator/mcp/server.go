@@ -47,7 +47,8 @@ type ServerConfig struct {
 	Inherited map[string]string
 
 	// Instance names what undoes its effects, the same in every process that reaches the same
-	// data; default from the name, the folder State and the command line.
+	// data; default from the name, the folder State, the command line, and the variables that
+	// packs name.
 	Instance string
 
 	// Roots are the folders in which the undos of a pack with files work; default those among
@@ -72,14 +73,17 @@ type ServerConfig struct {
 type Server struct {
 	config   ServerConfig
 	instance string
-	packs    []Pack
-	x        *expressions
-	logger   *slog.Logger
-	guard    *lock
-	front    *Gateway // gets what the server says by itself; nil for a worker
-	calls    *calls
-	named    atomic.Int64 // calls that were given a name
-	rest     rest         // of a server that runs while it is needed
+
+	environment map[string]string // see Environment
+
+	packs  []Pack
+	x      *expressions
+	logger *slog.Logger
+	guard  *lock
+	front  *Gateway // gets what the server says by itself; nil for a worker
+	calls  *calls
+	named  atomic.Int64 // calls that were given a name
+	rest   rest         // of a server that runs while it is needed
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil before Start, and after it has ended
@@ -137,12 +141,15 @@ func NewServer(config ServerConfig) (*Server, error) {
 	s := &Server{config: config, packs: append(packs, config.Packs...), x: newExpressions(),
 		calls:  &calls{},
 		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler))}
+	if s.environment = map[string]string{}; !s.remote() {
+		s.environment = environmentOf(s.packs, config.environment(os.Environ()))
+	}
 	if s.instance = config.Instance; s.instance == "" {
 		here, err := place(config.State)
 		if err != nil {
 			return nil, err
 		}
-		s.instance = config.instance(here)
+		s.instance = config.instance(here, s.environment)
 	}
 	s.guard, err = newLock(filepath.Join(config.State, s.instance+".lock"))
 	return s, err
@@ -197,8 +204,9 @@ func SamePlace(to, from string) error {
 	return nil
 }
 
-// instance names a server by the place of its states and its command line.
-func (c ServerConfig) instance(place string) string {
+// instance names a server by the place of its states, its command line, and the variables that say
+// which data it works on.
+func (c ServerConfig) instance(place string, environment map[string]string) string {
 	parts := append([]string{place, cmp.Or(c.Command, c.URL)}, c.Args...)
 	for i, part := range parts {
 		if resolved, ok := folder(part); ok && i > 1 {
@@ -207,6 +215,11 @@ func (c ServerConfig) instance(place string) string {
 	}
 	for _, name := range sortedKeys(c.Env) {
 		parts = append(parts, name+"="+c.Env[name])
+	}
+	for _, name := range sortedKeys(environment) {
+		if _, given := c.Env[name]; !given {
+			parts = append(parts, name+"="+environment[name])
+		}
 	}
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	name := c.Name[:min(len(c.Name), 40)]
@@ -228,6 +241,12 @@ func folder(argument string) (string, bool) {
 
 // Name is what the configuration calls the server.
 func (s *Server) Name() string { return s.config.Name }
+
+// Environment are the variables that say which data a server works on, with their values; known is
+// false where its pack does not say which do. It has been started.
+func (s *Server) Environment() (set map[string]string, known bool) {
+	return s.environment, s.remote() || s.pack.Files || s.pack.Environment != nil
+}
 
 // State is the folder of its images, trash and locks.
 func (s *Server) State() string { return s.config.State }

@@ -19,6 +19,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/serve"
 )
 
@@ -29,12 +30,17 @@ type hosted struct {
 	file    string
 	gateway *cli.Settings // how its gateway reaches the ledger
 	undo    string        // capability
+
+	// remembered is true for one of a folder of states: its undos are left to a gateway that runs,
+	// whose server is started already.
+	remembered bool
 }
 
-// Host returns what serves the undos of the servers in files of clients, each in the tenant that
-// its gateway records in, until its context ends; then it finishes those under way. What cannot be
-// served is in the log, and keeps neither the host nor the others from working. A file that changes
-// is read again; what one that cannot be read said before still holds.
+// Host returns what serves the undos of the servers in files of clients, and of those whose
+// gateways a folder of states remembers, each in the tenant that its gateway records in, until its
+// context ends; then it finishes those under way. What cannot be served is in the log, and keeps
+// neither the host nor the others from working. A file that changes is read again; what one that
+// cannot be read said before still holds.
 func Host(files []string) serve.UndosRun {
 	return func(ctx context.Context, conn func(tenant string) (*nats.Conn, error), log *slog.Logger) {
 		r := &reading{files: files, conn: conn, log: log}
@@ -141,6 +147,13 @@ func stampOf(file string) string {
 	if err != nil {
 		return err.Error()
 	}
+	if info.IsDir() { // other files in it change all the time
+		stamp := ""
+		for _, g := range started.List(file) {
+			stamp += g.File(file) + " " + stampOf(g.File(file)) + "\n"
+		}
+		return stamp
+	}
 	return fmt.Sprint(info.Mode(), info.Size(), info.ModTime().UnixNano())
 }
 
@@ -160,6 +173,11 @@ func hostedIn(files []string, log *slog.Logger) (list []hosted, looked []string,
 	unread = map[string]bool{}
 	for _, file := range files {
 		looked = append(looked, file)
+		if info, err := os.Stat(file); err == nil && info.IsDir() {
+			some, files := rememberedIn(file, bad)
+			list, looked = append(list, some...), append(looked, files...)
+			continue
+		}
 		o := &options{file: file, flag: "--mcp"}
 		entries, err := o.read(nil)
 		if err != nil {
@@ -203,8 +221,10 @@ func (h *hosted) plan(o *options) (err error) {
 	if err := h.entry.keeps(); err != nil {
 		return err
 	}
-	if h.gateway, err = h.entry.settings(new(pflag.FlagSet)); err != nil {
-		return err
+	if h.gateway == nil {
+		if h.gateway, err = h.entry.settings(new(pflag.FlagSet)); err != nil {
+			return err
+		}
 	}
 	if !ledger.ValidToken(h.gateway.Tenant) {
 		return cli.Fail(cli.ExitUsage, "a tenant of "+ledger.TokenWanted,
@@ -219,9 +239,16 @@ func (h *hosted) plan(o *options) (err error) {
 	return nil
 }
 
-// distinct leaves out what is there twice. Of servers that are not the same and whose undos have
-// one name it leaves out all: an undo could reach the wrong one.
+// distinct leaves out what is there twice, and what is remembered of a server that a file names. Of
+// servers that are not the same and whose undos have one name it leaves out all: an undo could
+// reach the wrong one.
 func distinct(list []hosted, bad func(file, server string, err error)) (kept []hosted) {
+	all := list
+	list = slices.DeleteFunc(slices.Clone(all), func(h hosted) bool {
+		return h.remembered && slices.ContainsFunc(all, func(o hosted) bool {
+			return !o.remembered && o.undo == h.undo && o.gateway.Tenant == h.gateway.Tenant
+		})
+	})
 	for i, h := range list {
 		twice := false
 		var other *hosted
@@ -254,9 +281,14 @@ func (h hosted) run(ctx context.Context, conn func(tenant string) (*nats.Conn, e
 	log *slog.Logger) {
 	said := ""
 	for wait := hostedPause; ; wait = min(2*wait, hostedPauseMax) {
+		for h.leaves() && cli.Pause(ctx, hostedLook) {
+		}
 		served, err := h.serve(ctx, conn, log)
 		if ctx.Err() != nil {
 			return
+		}
+		if err == nil { // a gateway serves them again
+			continue
 		}
 		if served {
 			wait, said = hostedPause, ""
@@ -281,8 +313,13 @@ const (
 	hostedEnd      = 10 * time.Second // for what is under way at the end
 )
 
-// serve serves the undos of one server until ctx ends or its connection is lost, and reports
-// whether it has begun to.
+// leaves reports whether a gateway serves the undos of a server that is remembered.
+func (h hosted) leaves() bool {
+	return h.remembered && started.Served(h.entry.config.State, h.undo, h.gateway.Tenant)
+}
+
+// serve serves the undos of one server until ctx ends, a gateway does, or its connection is lost,
+// and reports whether it has begun to.
 func (h hosted) serve(ctx context.Context, connect func(tenant string) (*nats.Conn, error),
 	log *slog.Logger) (served bool, err error) {
 	tenant := h.gateway.Tenant
@@ -308,10 +345,15 @@ func (h hosted) serve(ctx context.Context, connect func(tenant string) (*nats.Co
 	}
 	log.Info("serving the undos of an MCP server", "server", server.Name(), "tenant", tenant,
 		"capability", server.Undo())
-	select {
-	case <-ctx.Done():
-	case <-w.Lost():
-		err = w.Err()
+	for waits := true; waits; {
+		select {
+		case <-ctx.Done():
+			waits = false
+		case <-w.Lost():
+			waits, err = false, w.Err()
+		case <-time.After(hostedLook):
+			waits = !h.leaves()
+		}
 	}
 	// What is not finished by then is asked for again, under the same key.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), hostedEnd)

@@ -32,12 +32,11 @@ tools plan_commit, plan_fail, undo_last and what_can_be_undone come with it. Wha
 call is in the contract of its tool; the servers of files and memory have one, and --pack
 names others. Tools without a contract are hidden, unless --unknown says otherwise.
 
-While it runs it undoes by itself. When it is gone, 'sagenbaum serve --mcp FILE' does so, with the
-client's configuration, or 'sagenbaum mcp worker' with the same command: start one of them, or
-nothing undoes what a plan whose client has vanished has done.
-
-Where no server was named and none runs, it starts one for this user, which stays when the client
-is gone: its data is in ~/.local/state/sagenbaum, and every command finds it.
+While it runs it undoes by itself. Where no server was named and none runs, it starts one for this
+user, which stays when the client is gone, and undoes then: its data is in ~/.local/state/sagenbaum,
+and every command finds it. With a server of your own give that 'sagenbaum serve --mcp', with the
+client's configuration or the folder --state, or run 'sagenbaum mcp worker' with the same command:
+otherwise nothing undoes what a plan whose client has vanished has done.
 
 Standard output carries MCP and nothing else; it ends when standard input does. With --listen
 it serves any number of clients over streamable HTTP instead; who comes must bring the token in
@@ -77,6 +76,9 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 	if config.Servers, err = o.servers(cmd, args, logger); err != nil {
 		return err
 	}
+	for _, server := range config.Servers {
+		o.states = append(o.states, server.State())
+	}
 	conn, err := o.reach(cmd, s, logger)
 	if err != nil {
 		return err
@@ -101,7 +103,7 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, gateway.Close()) }()
-	o.remember(config.Servers, args, logger)
+	defer o.remember(config, args)()
 	beside, stop := context.WithCancel(ctx)
 	var both sync.WaitGroup // end with the gateway
 	both.Go(func() { sayUnserved(beside, s, config.Servers, logger) })

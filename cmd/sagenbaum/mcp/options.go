@@ -41,7 +41,8 @@ type options struct {
 	listen     string
 	stateless  bool
 
-	named bool // the server was
+	named  bool     // the server was
+	states []string // of the servers of a gateway
 
 	env map[string]string // of the gateway, where its command line is only read
 }

@@ -86,7 +86,7 @@ func (o *options) reach(cmd *cobra.Command, s *cli.Settings, log *slog.Logger) (
 	if !errors.As(err, &failure) || failure.Code != cli.ExitNoServer {
 		return conn, err
 	}
-	own, err := startOwn(s, o.start)
+	own, err := o.startOwn(s)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (o *options) keep(ctx context.Context, s *cli.Settings, conn *nats.Conn, lo
 			continue
 		}
 		wait = min(2*wait, keepWaitMax)
-		next, err := startOwn(s, o.start)
+		next, err := o.startOwn(s)
 		if err != nil {
 			log.Error("the server has ended, and cannot be started again", "server", s.Server, "error", err)
 			continue
@@ -203,8 +203,9 @@ type ownServer struct {
 }
 
 // startOwn starts a server that outlives this process, in its own session and without the
-// environment of the client, which may have secrets of other servers.
-func startOwn(s *cli.Settings, address string) (own *ownServer, err error) {
+// environment of the client, which may have secrets of other servers. It undoes what gateways with
+// the same states have done.
+func (o *options) startOwn(s *cli.Settings) (own *ownServer, err error) {
 	fail := func(err error) error {
 		return cli.Fail(cli.ExitNoServer, "sagenbaum serve, or --server URL of one that runs",
 			"no server at %s, and none can be started: %v", cli.Shown(s.Server), err)
@@ -228,11 +229,15 @@ func startOwn(s *cli.Settings, address string) (own *ownServer, err error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	child := exec.Command(program, "serve", "--data", own.data, "--listen", address,
-		"--tenant", s.Tenant)
+	line := []string{"serve", "--data", own.data, "--listen", o.start, "--tenant", s.Tenant}
+	slices.Sort(o.states)
+	for _, state := range slices.Compact(o.states) {
+		line = append(line, "--mcp", state)
+	}
+	child := exec.Command(program, line...)
 	child.Dir, child.Stdout, child.Stderr, child.Env = state, log, log, ownEnvironment()
 	detach(child)
-	own.pid, err = marked(state, address, func() (*os.Process, error) {
+	own.pid, err = marked(state, o.start, func() (*os.Process, error) {
 		err := child.Start()
 		return child.Process, err
 	})

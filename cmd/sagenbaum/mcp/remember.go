@@ -54,17 +54,37 @@ func absolute(path string) string {
 }
 
 // remember keeps how this gateway was started, for those who find that its undos are not served.
-func (o *options) remember(servers []*mcp.Server, args []string, log *slog.Logger) {
+// Where this gateway undoes by itself, hosts leave that to it until free is called.
+func (o *options) remember(config mcp.Config, args []string) (free func()) {
 	folder, err := os.Getwd()
 	if err != nil {
 		folder = "."
 	}
-	for _, server := range servers {
-		err := started.Remember(server.State(), started.Gateway{Undo: server.Undo(), Folder: folder,
-			Worker: o.workerLine(args), Files: server.Pack().Files}, mcp.KeptFor,
-			time.Now())
+	var all []func()
+	for _, server := range config.Servers {
+		if len(server.Pack().Tools) == 0 {
+			continue // nothing undoes what it does
+		}
+		g := started.Gateway{Undo: server.Undo(), Folder: folder, Worker: o.workerLine(args),
+			Tenants: []string{config.Tenant}}
+		if set, known := server.Environment(); known {
+			g.Environment = set
+		}
+		err := started.Remember(server.State(), g, mcp.KeptFor, time.Now())
+		if err == nil && config.ServeUndos {
+			var leave func()
+			if leave, err = started.Serve(server.State(), g.Undo, config.Tenant); err == nil {
+				all = append(all, leave)
+			}
+		}
 		if err != nil {
-			log.Warn("how this gateway was started is not kept", "server", server.Name(), "error", err)
+			config.Logger.Warn("how this gateway was started is not kept", "server", server.Name(),
+				"error", err)
+		}
+	}
+	return func() {
+		for _, leave := range all {
+			leave()
 		}
 	}
 }

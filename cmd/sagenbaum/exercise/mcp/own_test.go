@@ -166,6 +166,61 @@ func TestAServerThatIsKilledIsStartedAgain(t *testing.T) {
 	}
 }
 
+// Client, gateway and its server of files or memory are killed, and no one starts anything: the server
+// that the gateway has started undoes what they did, on the same data, once it is asked to.
+func TestTheServerThatAGatewayStartedUndoesWhenItIsGone(t *testing.T) {
+	t.Parallel()
+	address, home, dir, graph := cmdtest.FreeAddress(t), t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "graph.json")
+	listens := "--listen " + address
+	t.Cleanup(func() { endServers(t, listens) })
+	start := treeOf(t, dir)
+	files := filesServer(t, dir)
+	memory := []string{files[0], strings.Replace(files[1], "server-filesystem", "server-memory", 1)}
+	var plans []string
+	for n, server := range [][]string{files, memory} {
+		gateway := cmdtest.Sagenbaum(t, append([]string{"mcp", "--start", address, "--"}, server...)...)
+		gateway.Env = append(cmdtest.Environment(home), "MEMORY_FILE_PATH="+graph)
+		client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+			&sdk.CommandTransport{Command: gateway}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := []string{"write_file", "create_directory"}
+		with := []map[string]any{{"path": filepath.Join(dir, "a"), "content": "x"}, {"path": filepath.Join(dir, "b")}}
+		if n == 1 {
+			calls = []string{"create_entities"}
+			with = []map[string]any{{"entities": []any{map[string]any{"name": "x", "entityType": "y",
+				"observations": []any{"z"}}}}}
+		}
+		var plan string
+		for i, call := range calls {
+			plan, _ = mcpCall(t, client, call, with[i]).Meta["sagenbaum/plan"].(string)
+		}
+		plans = append(plans, plan)
+		cmdtest.Eventually(t, "they are recorded", func() (string, bool) {
+			command := cmdtest.Sagenbaum(t, "plan", "show", plan, "-o", "json", "--server", "nats://"+address)
+			command.Env = cmdtest.Environment(home)
+			r := cmdtest.Finished(t, command)
+			return r.Stdout, strings.Count(strings.ReplaceAll(r.Stdout, " ", ""), `"outcome":"completed"`) == len(calls)
+		})
+		_ = gateway.Process.Kill()
+		_ = client.Close()
+	}
+	for _, plan := range plans {
+		command := cmdtest.Sagenbaum(t, "undo", "--plan", plan, "--reason", "wrong", "--yes", "--server", "nats://"+address)
+		command.Env = cmdtest.Environment(home)
+		if r := cmdtest.Finished(t, command); r.Code != cli.ExitGood || !strings.Contains(r.Stdout, "compensated") {
+			t.Errorf("undo says %+v", r)
+		}
+	}
+	if now := treeOf(t, dir); now != start {
+		t.Errorf("the folder is\n%s\nwant\n%s", now, start)
+	}
+	if left, err := os.ReadFile(graph); err != nil || len(left) > 0 {
+		t.Errorf("the graph is %q, %v", left, err)
+	}
+}
+
 // A server that someone else has started is theirs, and a call that cannot be recorded says so.
 func TestACallWithoutALedgerSaysSo(t *testing.T) {
 	t.Parallel()

@@ -1,14 +1,17 @@
-// Package started remembers how gateways of MCP servers were started on this machine, so that
-// whoever finds an undo that nothing serves is told what to start.
+// Package started remembers how gateways of MCP servers were started on this machine, so that a
+// host undoes what they have done when they are gone, and whoever finds an undo that nothing serves
+// is told what to start.
 //
 // In the folder of images there is one file for each server, with the command line of the worker
-// that undoes what its gateway does, and without any environment.
+// that undoes what its gateway does. Of the environment there are only the variables that packs
+// name as those that say which data a server works on.
 package started
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +26,11 @@ type Gateway struct {
 	Undo   string   `json:"undo"`   // capability that undoes what it does
 	Folder string   `json:"folder"` // in which it was started
 	Worker []string `json:"worker"` // command line of the worker for it
-	Files  bool     `json:"files"`  // it undoes files, for which no environment matters
+
+	// Environment are the variables that matter to its undos; nil: that is not known.
+	Environment map[string]string `json:"environment"`
+
+	Tenants []string `json:"tenants"` // in which gateways like it have recorded
 }
 
 const (
@@ -53,9 +60,14 @@ func DirOf(given string, variable func(string) (string, bool)) (string, error) {
 	return filepath.Join(home, ".local", "state", "sagenbaum", "mcp"), nil
 }
 
-// Remember writes how a gateway was started, and forgets those that were not started again for as
-// long as kept says. Errors: those of the file system.
+// Remember writes how a gateway was started, beside the tenants of those before it, and forgets
+// those that were not started again for as long as kept says. Errors: those of the file system.
 func Remember(state string, g Gateway, kept time.Duration, now time.Time) error {
+	if before, ok := read(g.File(state)); ok {
+		g.Tenants = append(before.Tenants, g.Tenants...)
+		slices.Sort(g.Tenants)
+		g.Tenants = slices.Compact(g.Tenants)
+	}
 	raw, err := json.Marshal(g)
 	if err != nil {
 		return fmt.Errorf("cannot remember a gateway: %w", err)
@@ -67,7 +79,7 @@ func Remember(state string, g Gateway, kept time.Duration, now time.Time) error 
 	_, err = draft.Write(raw)
 	err = errors.Join(err, draft.Close())
 	if err == nil {
-		err = os.Rename(draft.Name(), filepath.Join(state, g.Undo+suffix))
+		err = os.Rename(draft.Name(), g.File(state))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot remember a gateway: %w",
@@ -104,6 +116,9 @@ func List(state string) (list []Gateway) {
 	}
 	return list
 }
+
+// File is where a folder remembers a gateway.
+func (g Gateway) File(state string) string { return filepath.Join(state, g.Undo+suffix) }
 
 func read(file string) (g Gateway, ok bool) {
 	info, err := os.Stat(file)
@@ -143,18 +158,30 @@ func Next(capability string) string {
 // Line is the command line of the worker, as a person types it.
 func (g Gateway) Line() string {
 	line := cli.CommandLine(g.Worker[0], g.Worker[1:]...)
-	elsewhere := slices.ContainsFunc(g.Worker[1:], func(arg string) bool {
-		if arg == "" || filepath.IsAbs(arg) {
-			return false
-		}
-		_, err := os.Stat(filepath.Join(g.Folder, arg))
-		return err == nil
-	})
-	if elsewhere {
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(g.Environment))) {
+		line = name + "=" + cli.CommandLine(g.Environment[name]) + " " + line
+	}
+	if g.Relative() != "" {
 		line = cli.CommandLine("cd", g.Folder) + " && " + line
 	}
-	if !g.Files {
+	if g.Environment == nil {
 		line += " # with the env of its client's configuration"
 	}
 	return line
+}
+
+// Relative is an argument of the server that is there in the folder of the gateway, and is another
+// thing elsewhere; empty: none is.
+func (g Gateway) Relative() string {
+	command := slices.Index(g.Worker, "--") + 1
+	for i, arg := range g.Worker {
+		program := i == command && !strings.ContainsRune(arg, os.PathSeparator) // of the PATH
+		if i < command || command == 0 || program || arg == "" || filepath.IsAbs(arg) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(g.Folder, arg)); err == nil {
+			return arg
+		}
+	}
+	return ""
 }

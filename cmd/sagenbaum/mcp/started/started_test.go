@@ -37,8 +37,11 @@ func TestWhatWasStartedSaysWhatToStart(t *testing.T) {
 	}
 	worker := []string{"sagenbaum", "mcp", "worker", "--"}
 	remember(t, state, time.Now(),
-		Gateway{Undo: "mcp.files-1", Folder: folder, Files: true, Worker: append(worker, "node", "/x.js", "/my files")},
+		Gateway{Undo: "mcp.files-1", Folder: folder, Environment: map[string]string{},
+			Worker: append(worker, "node", "/x.js", "/my files")},
 		Gateway{Undo: "mcp.notes-1", Folder: folder, Worker: append(worker, "node", "serve.js")},
+		Gateway{Undo: "mcp.graph-1", Folder: folder, Worker: append(worker, "graph"),
+			Environment: map[string]string{"B": "it's", "A": ""}},
 		Gateway{Undo: "mcp.empty-1", Folder: folder})
 	if err := os.WriteFile(filepath.Join(state, "mcp.bad-1"+suffix), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -47,6 +50,7 @@ func TestWhatWasStartedSaysWhatToStart(t *testing.T) {
 		"mcp.files-1": `sagenbaum mcp worker -- node /x.js '/my files'`,
 		"mcp.notes-1": "cd " + folder + " && sagenbaum mcp worker -- node serve.js # with the env of its " +
 			"client's configuration",
+		"mcp.graph-1":      `A='' B='it'\''s' sagenbaum mcp worker -- graph`,
 		"mcp.files-1.send": `sagenbaum mcp worker -- node /x.js '/my files'`,
 		"room.free":        "",
 	} {
@@ -70,8 +74,10 @@ func TestAGatewayIsRememberedAsLongAsItsImages(t *testing.T) {
 	t.Parallel()
 	state, now := t.TempDir(), time.Now()
 	old := Gateway{Undo: "mcp.old-1", Worker: []string{"old"}}
-	again := Gateway{Undo: "mcp.again-1", Worker: []string{"again"}}
-	remember(t, state, now, old, Gateway{Undo: again.Undo, Worker: []string{"before"}}, again)
+	again := Gateway{Undo: "mcp.again-1", Worker: []string{"again"}, Tenants: []string{"b"}}
+	remember(t, state, now, old, Gateway{Undo: again.Undo, Worker: []string{"before"},
+		Tenants: []string{"c", "a"}}, again)
+	again.Tenants = []string{"a", "b", "c"} // what was done in the others may be undone, still
 	if got := List(state); !reflect.DeepEqual(got, []Gateway{again, old}) {
 		t.Errorf("it remembers %v", got)
 	}
@@ -89,5 +95,36 @@ func TestAGatewayIsRememberedAsLongAsItsImages(t *testing.T) {
 	}
 	if err := Remember(filepath.Join(state, "none"), again, kept, now); err == nil {
 		t.Error("it remembers in no folder")
+	}
+}
+
+// A gateway that serves undos by itself is known to until it leaves, in its tenant, beside others.
+func TestWhoServesIsKnownUntilItLeaves(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	served := func(tenant string, want bool) {
+		t.Helper()
+		for range 2 { // the question changes nothing
+			if got := Served(state, "mcp.files-1", tenant); got != want {
+				t.Errorf("in tenant %s it is served: %v", tenant, got)
+			}
+		}
+	}
+	served("a", false)
+	var leave [2]func()
+	for i := range leave {
+		var err error
+		if leave[i], err = Serve(state, "mcp.files-1", "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	served("a", true)
+	served("b", false)
+	leave[0]()
+	served("a", true)
+	leave[1]()
+	served("a", false)
+	if _, err := Serve(filepath.Join(state, "none"), "mcp.files-1", "a"); err == nil {
+		t.Error("it says so in no folder")
 	}
 }
