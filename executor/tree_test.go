@@ -552,6 +552,26 @@ func TestAChildThatWasLetGoIsNoPart(t *testing.T) {
 	}
 }
 
+// TestAChildThatUnwindsByItselfIsReachedBeforeADuty that joins with the very undo which lets the
+// unwind come to it: its plan waits for the child, and again when that goes on.
+func TestAChildThatUnwindsByItselfIsReachedBeforeADuty(t *testing.T) {
+	s := newReplaying(t)
+	for _, c := range []struct{ line, p, q string }{
+		{"open a a+ q/open^a q/x q/x+ c c+ q/fail x=late c=late turn fail turn newkey!:c turn tell:c#1=done turn",
+			ledger.StateUnwinding, ledger.StateUnwinding},
+		{"q/tell:x#1=stop turn", ledger.StateQuarantined, ledger.StateQuarantined},
+		{"q/retry:x turn", ledger.StateUnwinding, ledger.StateUnwinding},
+		{"q/tell:x#2=done turn", ledger.StateQuarantined, ledger.StateCompensated},
+		{"skip:c~1 turn", ledger.StateResolved, ledger.StateCompensated},
+	} {
+		s.play(c.line)
+		if p, q := s.show("p"), s.show("q"); p.State != c.p || q.State != c.q {
+			t.Fatalf("%s: p is %s, q is %s: %s", c.line, p.State, q.State, s.outcome())
+		}
+	}
+	s.wantRefolded()
+}
+
 // TestAPartThatWasGivenUpByMistakeIsUndone with its parent: holders of before PartsSince retired
 // the parts of a child that was let go with a plan that they were no part of.
 func TestAPartThatWasGivenUpByMistakeIsUndone(t *testing.T) {

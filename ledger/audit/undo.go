@@ -260,6 +260,7 @@ func noteSuccess(b *book, c *claim) {
 	b.closeAction(c.p, c.a, compensated, c.Address)
 	if done := c.Record.GetCompensationSucceeded().Attempt; c.a.ownKey(done) {
 		c.a.noteSaid(done)
+		b.followChildren(c.p.root()) // the unwind has come to them before what is owed now joins it
 		if b.rules < ledger.OwnerFirstSince {
 			b.followRuns(c.p.family, c.Record.EpochNs)
 		}
