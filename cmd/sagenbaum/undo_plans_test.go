@@ -70,7 +70,7 @@ func TestUndoTakesPlansByWhatTheyAre(t *testing.T) {
 		t.Errorf("these are served: %s", r.Stdout)
 	}
 	says(t, s.run(t, cli.ExitGood, "undo --last 9 --reason 'wrong town' --yes"),
-		"p2  open, of agent traveller, opened ", "would: ", "p2 compensated · record", "p1 compensated",
+		"p2  open, of agent traveller, opened ", "1  room.book  ", "would: ", "p2 compensated · record", "p1 compensated",
 		"not p4: it is compensated")
 	says(t, s.run(t, cli.ExitGood, "undo --last 1 --reason again --yes"), "nothing is to be undone")
 }

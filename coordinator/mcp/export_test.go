@@ -61,13 +61,16 @@ func (g *Gateway) Plans() int {
 	return len(g.plans.byID)
 }
 
-// Spend spends undos of a plan at a time, and says how long the last of them has to wait.
-func (g *Gateway) Spend(plan string, undos int, now time.Time) (wait time.Duration) {
-	t := g.plans.known(nil, plan)
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// Spend spends undos of the one connection at a time, and says how long the last of them has to wait.
+func (g *Gateway) Spend(undos int, now time.Time) (wait time.Duration) {
+	g.plans.mu.Lock()
+	var sessions []*sdk.ServerSession
+	for session := range g.plans.budgets {
+		sessions = append(sessions, session)
+	}
+	g.plans.mu.Unlock()
 	for range undos {
-		wait = t.budget.spend(now)
+		wait = g.plans.spend(sessions[0], nil, now)
 	}
 	return wait
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -409,15 +411,60 @@ func (t *tracked) joint(i int) (count int) {
 	return 0
 }
 
-// budget bounds how often a plan is undone in part: an agent may undo and do again for ever.
+// budget bounds how often a connection undoes: an agent may undo and do again for ever. It is guarded
+// by the plans.
 type budget struct{ undos []time.Time }
 
-// spend takes an undo at a time; wait: none is left, but after so long there is.
-func (b *budget) spend(now time.Time) (wait time.Duration) {
+// waits is how long there is no undo left; 0: there is one.
+func (b *budget) waits(now time.Time) time.Duration {
 	b.undos = slices.DeleteFunc(b.undos, func(t time.Time) bool { return now.Sub(t) >= undoSpan })
-	if len(b.undos) >= undosMax {
-		return b.undos[0].Add(undoSpan).Sub(now)
+	if len(b.undos) < undosMax {
+		return 0
 	}
-	b.undos = append(b.undos, now)
+	return b.undos[len(b.undos)-undosMax].Add(undoSpan).Sub(now)
+}
+
+// budgetOf is that of a connection; of the plan, where the client has none, or names the plan of
+// another one.
+func (p *plans) budgetOf(session *sdk.ServerSession, t *tracked) *budget {
+	if b := p.budgets[session]; b != nil || t == nil {
+		return b
+	}
+	return &t.budget
+}
+
+// waits is how long a connection has to wait before it begins a plan.
+func (p *plans) waits(session *sdk.ServerSession, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b := p.budgetOf(session, nil); b != nil {
+		return b.waits(now)
+	}
 	return 0
+}
+
+// spend takes an undo of a part of a plan; wait: none is left, but after so long there is.
+func (p *plans) spend(session *sdk.ServerSession, t *tracked, now time.Time) (wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.budgetOf(session, t)
+	if wait = b.waits(now); wait == 0 {
+		b.undos = append(b.undos, now)
+	}
+	return wait
+}
+
+// overdraw takes the undo of a plan, which is never refused: the next plan waits.
+func (p *plans) overdraw(session *sdk.ServerSession, t *tracked, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.budgetOf(session, t)
+	b.undos = append(b.undos, now)
+}
+
+// overdrawn says that a client has undone too often.
+func overdrawn(wait time.Duration, next string) error {
+	return ledger.Refuse("plan", fmt.Sprintf("this client has undone %d times within %v",
+		undosMax, undoSpan), fmt.Sprintf("another way than undoing and doing again, or %s in %d s", next,
+		int(wait.Seconds())+1))
 }

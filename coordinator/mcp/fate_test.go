@@ -375,26 +375,50 @@ func TestCallsWithoutASavepointAreUndoneTogether(t *testing.T) {
 	}
 }
 
-// An agent that undoes and does again for ever is stopped, and told when it may go on.
-func TestUndosOfAPlanHaveABudget(t *testing.T) {
+// An agent that undoes and does again for ever is stopped, in one plan or in one after the other, and
+// told when it may go on. The undo of all of a plan is never refused.
+func TestUndosOfAClientHaveABudget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
-	plan := planOf(c.call("add", map[string]any{"text": "one"}))
+	c.call("add", map[string]any{"text": "one"})
 	now := time.Now()
-	if wait := c.gateway.Spend(plan, 30, now.Add(-time.Hour)); wait != 0 {
+	if wait := c.gateway.Spend(30, now.Add(-time.Hour)); wait != 0 {
 		t.Errorf("the 30th undo waits %v", wait)
 	}
-	if wait := c.gateway.Spend(plan, 1, now.Add(-time.Hour+20*time.Second)); wait != 40*time.Second {
+	if wait := c.gateway.Spend(1, now.Add(-time.Hour+20*time.Second)); wait != 40*time.Second {
 		t.Errorf("the next one 20 s later waits %v", wait)
 	}
-	c.gateway.Spend(plan, 30, now.Add(time.Hour)) // whenever the next call is: the minute is not over
+	c.gateway.Spend(29, now.Add(time.Hour)) // whenever the next call is: the minute is not over
+	c.reports("plan_fail", nil).wants(t, "plan_fail", "compensated: undone [1], stands [], can []")
+	for _, tool := range []string{"add", "plan_begin"} {
+		with := map[string]any{"text": "two"}
+		if tool == "plan_begin" {
+			with = nil
+		}
+		if r := c.call(tool, with); !r.IsError || !strings.Contains(said(r), "the next plan in ") {
+			t.Errorf("%s once 30 are spent: %s", tool, said(r))
+		}
+	}
+	if got := lines(file); len(got) != 0 {
+		t.Errorf("there is %v", got)
+	}
+}
+
+// A part of a plan is not undone once they are spent, and all of it is.
+func TestThePlanOfAClientWithoutAnUndoLeftCanFail(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	c.call("add", map[string]any{"text": "one"})
+	c.gateway.Spend(30, time.Now().Add(time.Hour))
 	if r := c.call("undo_last", nil); !r.IsError || !strings.Contains(said(r), "the next undo in ") {
 		t.Errorf("undo_last: %s", said(r))
 	}
-	if got := lines(file); len(got) != 1 {
+	c.reports("plan_fail", nil).wants(t, "plan_fail", "compensated: undone [1], stands [], can []")
+	if got := lines(file); len(got) != 0 {
 		t.Errorf("there is %v", got)
 	}
-	c.reports("plan_fail", nil).wants(t, "plan_fail", "compensated: undone [1], stands [], can []")
 }

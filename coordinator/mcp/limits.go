@@ -51,7 +51,7 @@ const (
 	rootsSize = 4 << 10         // bytes of all of them
 	rootsWait = 5 * time.Second // that a client may take to say them, and a server to work there
 
-	undosMax = 30          // undos of a plan in part, within
+	undosMax = 30          // undos by a client, within
 	undoSpan = time.Minute // which an agent that undoes and does again for ever is stopped
 
 	undoAttempts = 5

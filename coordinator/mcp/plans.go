@@ -30,6 +30,7 @@ type plans struct {
 	current map[*sdk.ServerSession]*tracked   // that calls without a plan belong to
 	begun   map[*sdk.ServerSession][]*tracked // by each connection, those that are not settled
 	opening map[any]chan struct{}             // a connection or an id whose plan is being opened
+	budgets map[*sdk.ServerSession]*budget    // of those that have begun a plan
 
 	stood   []*tracked // of clients that came over HTTP and have gone: not all of them was undone
 	dropped int        // of those, too long ago to be remembered
@@ -37,7 +38,8 @@ type plans struct {
 
 func newPlans(g *Gateway) *plans {
 	return &plans{g: g, byID: map[string]*tracked{}, current: map[*sdk.ServerSession]*tracked{},
-		begun: map[*sdk.ServerSession][]*tracked{}, opening: map[any]chan struct{}{}}
+		begun: map[*sdk.ServerSession][]*tracked{}, opening: map[any]chan struct{}{},
+		budgets: map[*sdk.ServerSession]*budget{}}
 }
 
 // tracked is a plan with what the gateway knows of its effects.
@@ -54,7 +56,7 @@ type tracked struct {
 	marking chan struct{}     // closed when mark is known
 	over    error             // why no effect joins it any more
 	settled bool              // it has ended for good, and all of it is undone or stays
-	budget  budget            // of undos
+	budget  budget            // of undos by who has no connection
 
 	used time.Time // when it was last asked for; guarded by the plans
 }
@@ -75,6 +77,9 @@ func fingerprint(server, tool string, arguments json.RawMessage) string {
 // begin opens a plan for a connection. Its first savepoint is stored with it.
 func (p *plans) begin(ctx context.Context, session *sdk.ServerSession,
 	spec coordinator.PlanSpec) (*tracked, error) {
+	if wait := p.waits(session, time.Now()); wait > 0 {
+		return nil, overdrawn(wait, "the next plan")
+	}
 	if spec.Deadline == 0 {
 		spec.Deadline = p.g.config.Deadline
 	}
@@ -113,6 +118,9 @@ func (p *plans) keep(t *tracked, session *sdk.ServerSession) {
 					p.g.logger.Warn("not all is undone", "tenant", p.g.config.Tenant, "error", err)
 				}
 			}()
+		}
+		if p.budgets[session] == nil {
+			p.budgets[session] = &budget{}
 		}
 		p.current[session] = t
 		p.begun[session] = append(slices.DeleteFunc(p.begun[session], (*tracked).isSettled), t)
@@ -268,6 +276,7 @@ func (p *plans) left(session *sdk.ServerSession) (stand []*tracked, err error) {
 	begun := p.begun[session]
 	delete(p.begun, session)
 	delete(p.current, session)
+	delete(p.budgets, session)
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()

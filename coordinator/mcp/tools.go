@@ -295,6 +295,9 @@ func (g *Gateway) planFail(ctx context.Context, r request, in ownInput) (any, er
 		}
 		return t.closed(past), nil
 	}
+	if len(t.standing()) > 0 {
+		g.plans.overdraw(r.holder(), t, time.Now())
+	}
 	g.plans.drop(t, errors.New("it was failed, to be undone"))
 	return g.waited(ctx, t)
 }
@@ -443,13 +446,8 @@ func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 	if err := t.alone(last); err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	wait := t.budget.spend(time.Now())
-	t.mu.Unlock()
-	if wait > 0 {
-		return nil, ledger.Refuse("plan", fmt.Sprintf("plan %s was undone in part %d times within %v",
-			t.plan.ID(), undosMax, undoSpan), fmt.Sprintf("another way than undoing and doing again: "+
-			"plan_commit or plan_fail, or the next undo in %d s", int(wait.Seconds())+1))
+	if wait := g.plans.spend(r.holder(), t, time.Now()); wait > 0 {
+		return nil, overdrawn(wait, "the next undo")
 	}
 	return g.undo(ctx, t, last)
 }

@@ -281,7 +281,7 @@ func (h hosted) run(ctx context.Context, conn func(tenant string) (*nats.Conn, e
 	log *slog.Logger) {
 	said := ""
 	for wait := hostedPause; ; wait = min(2*wait, hostedPauseMax) {
-		for h.leaves() && cli.Pause(ctx, hostedLook) {
+		for h.leaves() && cli.Pause(ctx, hostedFree) {
 		}
 		served, err := h.serve(ctx, conn, log)
 		if ctx.Err() != nil {
@@ -309,6 +309,7 @@ const (
 	hostedPause    = time.Second
 	hostedPauseMax = time.Minute
 	hostedIdle     = time.Minute
+	hostedFree     = time.Second / 4  // between looks whether a gateway has gone
 	hostedLook     = 2 * time.Second  // between looks whether a file has changed
 	hostedEnd      = 10 * time.Second // for what is under way at the end
 )

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -193,8 +194,43 @@ func doubtful(step api.PreviewStep) bool {
 	return step.Outcome == "unknown" || step.Outcome == "in_doubt"
 }
 
-// argumentsText prints a JSON object as name=value, in its own order.
+// Touched are the actions that an unwind would do something for, in the order in which it does, a
+// line each with what is undone; at most so many, and then how many more.
+func Touched(v api.Preview, most int) (lines []string) {
+	v = cli.ForPeople(v)
+	seen, more := map[string]bool{}, v.Omitted
+	for _, step := range v.Steps {
+		number := numberOf(v.Plan, step)
+		switch {
+		case step.Step == StepSkip || seen[number]:
+			continue
+		case len(lines) == most:
+			more++
+		default:
+			line := number + "  " + cmp.Or(step.Capability, step.Action)
+			if text := argumentsText(step.Arguments); text != "" {
+				line += "  " + text
+			}
+			lines = append(lines, line)
+		}
+		seen[number] = true
+	}
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return lines
+}
+
+// argumentsText prints a JSON object as name=value, in its own order. Of the undo of a call of an MCP
+// server it is what that was called with, beside which the images are long.
 func argumentsText(raw json.RawMessage) string {
+	var call struct {
+		Input  json.RawMessage `json:"input"`
+		Recipe string          `json:"recipe"`
+	}
+	if json.Unmarshal(raw, &call) == nil && call.Recipe != "" && len(call.Input) > 0 {
+		raw = call.Input
+	}
 	in := json.NewDecoder(strings.NewReader(string(raw)))
 	if start, err := in.Token(); err != nil || start != json.Delim('{') {
 		return cli.Clip(string(raw), 160)

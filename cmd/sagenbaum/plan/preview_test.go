@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,5 +52,31 @@ would: 1 lossy, 1 skipped · 1 in doubt · ends compensated
 `
 	if out.String() != want {
 		t.Errorf("the preview is\n%swant\n%s", out.String(), want)
+	}
+}
+
+// What an unwind would touch is each action once, of the call of an MCP server with what that was
+// called with, and not with its images.
+func TestWhatWouldBeTouchedIsNamed(t *testing.T) {
+	step := func(number int, kind, arguments string) api.PreviewStep {
+		return api.PreviewStep{Plan: "p", Number: number, Action: "a", Capability: "files.write", Step: kind,
+			Inverse: "mcp.files-1", Arguments: []byte(arguments)}
+	}
+	v := api.Preview{Plan: "p", Omitted: 2, Steps: []api.PreviewStep{
+		step(5, stepProbe, `{"id":"x\u001b[31m"}`),
+		step(5, StepCompensate, `{"id":"x"}`),
+		step(4, StepSkip, ""),
+		step(3, StepCompensate, `{"before":{"entries":[1]},"input":{"path":"/srv/a","content":"hi"},"recipe":"{}"}`),
+		step(2, stepQuarantine, ""),
+		step(1, StepCompensate, `{"input":{"of":"another"}}`),
+		{Plan: "c", Number: 1, Action: "plan:c", Step: StepCompensate},
+	}}
+	all := []string{`5  files.write  id="x\u001b[31m"`, `3  files.write  path="/srv/a" content="hi"`, `2  files.write`,
+		`1  files.write  input={"of":"another"}`, `c/1  plan:c`, "and 2 more"}
+	if got := Touched(v, 10); !slices.Equal(got, all) {
+		t.Errorf("%q, want %q", got, all)
+	}
+	if got, want := Touched(v, 2), append(all[:2:2], "and 5 more"); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

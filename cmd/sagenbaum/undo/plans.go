@@ -26,6 +26,9 @@ const (
 	lookMax  = 10_000
 )
 
+// touchedShown are the actions of a plan that are named before it is undone.
+const touchedShown = 10
+
 // request is which plans are to be undone, and how.
 type request struct {
 	last               int
@@ -254,7 +257,11 @@ func (q *request) show(cmd *cobra.Command, pen cli.Pen, answer Answer) {
 		if p.Label != "" {
 			line += ": " + cli.Clip(p.Label, 60)
 		}
-		fmt.Fprintf(out, "%s\n  %s\n", line, plan.Would(pen, p.Preview))
+		fmt.Fprintln(out, line)
+		for _, text := range plan.Touched(p.Preview, touchedShown) {
+			fmt.Fprintln(out, "  "+text)
+		}
+		fmt.Fprintln(out, "  "+plan.Would(pen, p.Preview))
 		if staged := p.Preview.Deliveries; len(staged) > 0 {
 			fmt.Fprintf(out, "  drops what is staged, which is then never made: %s\n",
 				cli.Clip(strings.Join(staged, ", "), 200))
