@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -65,11 +66,16 @@ const callKey = "sagenbaum/call"
 // ownMeta begins the names of what a side of a connection says about itself in metadata.
 const ownMeta = "io.modelcontextprotocol/"
 
-// Read returns the next message; a result has its text in its metadata as well.
+// Read returns the next message; a result, and what is passed on, has its text in its metadata.
 func (c exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	message, err := readable(ctx, c.Connection)
-	if r, ok := message.(*jsonrpc.Request); ok && r.Method == progressMethod {
-		c.exact.progresses(r.Params)
+	if r, ok := message.(*jsonrpc.Request); ok && slices.Contains(saidMethods, r.Method) {
+		if r.Method == progressMethod {
+			c.exact.progresses(r.Params)
+		}
+		if len(r.Params) > 0 {
+			r.Params = withRaw(r.Params)
+		}
 	}
 	response, ok := message.(*jsonrpc.Response)
 	if err == nil && ok && len(response.Result) > 0 {
@@ -85,17 +91,22 @@ func (t exact) progresses(text json.RawMessage) {
 	}
 }
 
-// incoming is a message that has come; a result has its text in its metadata as well.
+// incoming is a message that has come, as Read returns it.
 func (t exact) incoming(message json.RawMessage) json.RawMessage {
 	var method string
-	if json.Unmarshal(memberOf(message, "method"), &method) == nil && method == progressMethod {
-		t.progresses(memberOf(message, "params"))
+	about := "result"
+	if json.Unmarshal(memberOf(message, "method"), &method) == nil &&
+		slices.Contains(saidMethods, method) {
+		about = "params"
 	}
-	result := memberOf(message, "result")
-	if len(result) == 0 {
+	object := memberOf(message, about)
+	if len(object) == 0 {
 		return message
 	}
-	with, err := withValue(message, "result", withRaw(result))
+	if method == progressMethod {
+		t.progresses(object)
+	}
+	with, err := withValue(message, about, withRaw(object))
 	if err != nil {
 		return message
 	}
@@ -110,12 +121,15 @@ var errGivenUp = errors.New("the call was given up before it was sent")
 
 // Write sends a message; of one with a text in its metadata, the text.
 func (c exactConnection) Write(ctx context.Context, message jsonrpc.Message) error {
-	if r, ok := message.(*jsonrpc.Request); ok {
-		sent, err := c.exact.outgoing(r)
+	switch m := message.(type) {
+	case *jsonrpc.Request:
+		sent, err := c.exact.outgoing(m)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errRejected, err)
 		}
 		message = sent
+	case *jsonrpc.Response:
+		message = answeredAs(m)
 	}
 	return c.Connection.Write(ctx, message)
 }

@@ -81,7 +81,8 @@ type Gateway struct {
 	plans   *plans
 	prefix  string // of the gateway's own tools, where a server has one of the same name
 
-	remote atomic.Bool // clients come over HTTP
+	remote  atomic.Bool // clients come over HTTP
+	leveled atomic.Bool // a client has said which logs it wants
 
 	life context.Context // of calls; ended by Close
 	halt context.CancelFunc
@@ -99,7 +100,7 @@ type Gateway struct {
 // progress is whose call a token of progress is.
 type progress struct {
 	session *sdk.ServerSession
-	token   any
+	token   json.RawMessage
 	call    context.Context // of a client without a session; nil: it has one
 	coming  int             // that have come, and are not passed on yet
 	passed  chan struct{}   // closed when there are none; nil: no one waits
@@ -382,9 +383,9 @@ func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	received(message)
 	switch m := message.(type) {
 	case *jsonrpc.Request:
-		received(m)
 		if m.ID.IsValid() {
 			c.open[m.ID] = m.Method
 		}

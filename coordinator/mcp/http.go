@@ -78,6 +78,7 @@ func (g *Gateway) servePlain(implementation *sdk.Implementation, options sdk.Ser
 		func(v string) bool { return v < stateless })
 	g.plain = sdk.NewServer(implementation, &options)
 	g.plain.AddReceivingMiddleware(plainly, g.pass)
+	g.plain.AddSendingMiddleware(saying)
 }
 
 // scope says who else may be given an answer that a client without a session keeps.
@@ -253,7 +254,7 @@ func asReceived(next http.Handler) http.Handler {
 	})
 }
 
-// withTexts gives the requests in a body their texts; what is no request stays as it is.
+// withTexts gives the messages in a body their texts, as received does.
 func withTexts(body []byte) []byte {
 	var batch []json.RawMessage
 	if json.Unmarshal(body, &batch) == nil {
@@ -270,12 +271,17 @@ func withTexts(body []byte) []byte {
 
 func withText(message json.RawMessage) json.RawMessage {
 	var method string
-	params := memberOf(message, "params")
-	if json.Unmarshal(memberOf(message, "method"), &method) != nil ||
-		!slices.Contains(rawMethods, method) || len(params) == 0 {
+	about := "params"
+	if json.Unmarshal(memberOf(message, "method"), &method) != nil {
+		about = "result"
+	} else if !slices.Contains(rawMethods, method) {
 		return message
 	}
-	again, err := withValue(message, "params", withRaw(params))
+	object := memberOf(message, about)
+	if len(object) == 0 {
+		return message
+	}
+	again, err := withValue(message, about, withRaw(object))
 	if err != nil {
 		return message
 	}

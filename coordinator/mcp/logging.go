@@ -23,6 +23,7 @@ func (g *Gateway) setLevel(ctx context.Context, params sdk.Params) error {
 	if !ok {
 		return nil
 	}
+	g.leveled.Store(true)
 	for _, s := range g.sessions(ctx, isLogging) {
 		err := s.SetLoggingLevel(ctx, &sdk.SetLoggingLevelParams{Level: level.Level})
 		if err != nil {
@@ -32,12 +33,16 @@ func (g *Gateway) setLevel(ctx context.Context, params sdk.Params) error {
 	return nil
 }
 
-// listenLogs has what a server logs go to the clients.
+// listenLogs has what a server logs go to the clients. One that has said no level gets what the
+// server sends of itself, if it is the only client; of several, those that have said one.
 func (g *Gateway) listenLogs(options *sdk.ClientOptions) {
 	options.LoggingMessageHandler = func(ctx context.Context, req *sdk.LoggingMessageRequest) {
 		for _, session := range g.clients() {
-			g.told(session.Log(ctx, &sdk.LoggingMessageParams{Level: req.Params.Level,
-				Logger: req.Params.Logger, Data: req.Params.Data}))
+			if g.remote.Load() || g.leveled.Load() {
+				g.told(session.Log(ctx, req.Params))
+			} else if session.InitializeParams() != nil {
+				g.say(ctx, session, logMethod, rawOf(req.Params.Meta))
+			}
 		}
 	}
 }

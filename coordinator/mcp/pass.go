@@ -73,6 +73,7 @@ func (g *Gateway) serve() {
 	}
 	front := sdk.NewServer(implementation, options)
 	front.AddReceivingMiddleware(g.pass)
+	front.AddSendingMiddleware(saying)
 	g.front.Store(front)
 }
 
@@ -506,12 +507,17 @@ func (g *Gateway) listen(s *Server, options *sdk.ClientOptions) {
 	options.ResourceUpdatedHandler = func(ctx context.Context,
 		req *sdk.ResourceUpdatedNotificationRequest) {
 		tell(func(front *sdk.Server) {
-			g.told(front.ResourceUpdated(ctx,
-				&sdk.ResourceUpdatedNotificationParams{URI: req.Params.URI}))
+			g.told(front.ResourceUpdated(ctx, req.Params))
 		})
 	}
 	g.listenLogs(options)
 	options.ProgressNotificationHandler = g.passProgress
+	options.ElicitationCompleteHandler = func(ctx context.Context,
+		req *sdk.ElicitationCompleteNotificationRequest) {
+		for _, session := range g.clients() {
+			g.say(ctx, session, completeMethod, rawOf(req.Params.Meta))
+		}
+	}
 	options.ElicitationHandler = func(ctx context.Context,
 		req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 		return g.elicit(ctx, s, req)
@@ -586,12 +592,14 @@ func (g *Gateway) passProgress(ctx context.Context, req *sdk.ProgressNotificatio
 	if p == nil {
 		return
 	}
-	params := *req.Params
-	params.ProgressToken = p.token
 	if p.call != nil {
 		ctx = p.call
 	}
-	g.told(p.session.NotifyProgress(ctx, &params))
+	if text, err := withValue(rawOf(req.Params.Meta), "progressToken", p.token); err == nil {
+		g.say(ctx, p.session, progressMethod, text)
+	} else {
+		g.told(err)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.coming--

@@ -2,8 +2,10 @@ package mcp
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -155,11 +157,97 @@ func rawOf(meta map[string]any) json.RawMessage {
 // rawMethods are those of requests that are passed on as their text.
 var rawMethods = []string{callMethod, "resources/read", "prompts/get", "completion/complete"}
 
-// received is a request of a client, with its text in its metadata where it is passed on.
-func received(r *jsonrpc.Request) {
-	if slices.Contains(rawMethods, r.Method) && len(r.Params) > 0 {
-		r.Params = withRaw(r.Params)
+// saidMethods are those of what servers say by themselves, or ask, and is passed on as its text.
+var saidMethods = []string{progressMethod, logMethod, updatedMethod, completeMethod,
+	"elicitation/create"}
+
+const (
+	logMethod      = "notifications/message"
+	updatedMethod  = "notifications/resources/updated"
+	completeMethod = "notifications/elicitation/complete"
+)
+
+// received is a message of a client, with its text in its metadata where it is passed on.
+func received(message jsonrpc.Message) {
+	switch m := message.(type) {
+	case *jsonrpc.Request:
+		if slices.Contains(rawMethods, m.Method) && len(m.Params) > 0 {
+			m.Params = withRaw(m.Params)
+		}
+	case *jsonrpc.Response:
+		if len(m.Result) > 0 {
+			m.Result = withRaw(m.Result)
+		}
 	}
+}
+
+// answeredAs is the answer of a client as its server gets it: as it is written, unless the SDK has
+// given it what it lacks.
+func answeredAs(m *jsonrpc.Response) *jsonrpc.Response {
+	var said string
+	if json.Unmarshal(memberOf(memberOf(m.Result, "_meta"), rawKey), &said) != nil {
+		return m
+	}
+	sent := *m
+	sent.Result = json.RawMessage(said)
+	if content := memberOf(m.Result, "content"); !sameJSON(content, memberOf(sent.Result, "content")) {
+		with, err := withValue(sent.Result, "content", content)
+		if err != nil {
+			return m
+		}
+		sent.Result = with
+	}
+	return &sent
+}
+
+// sameJSON reports whether two texts are read as the same value.
+func sameJSON(a, b json.RawMessage) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) == len(b)
+	}
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// methodKey is where what is said to a client has its method, if that is not the one by which the
+// SDK sends it.
+const methodKey = "sagenbaum/method"
+
+// asSaid are parameters that go out as their text.
+type asSaid struct {
+	sdk.Params
+	text json.RawMessage
+}
+
+// MarshalJSON is the text.
+func (p asSaid) MarshalJSON() ([]byte, error) { return p.text, nil }
+
+// saying sends what has its text in its metadata as that text.
+func saying(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		session, ok := req.GetSession().(*sdk.ServerSession)
+		params := req.GetParams()
+		if !ok || params == nil {
+			return next(ctx, method, req)
+		}
+		meta := params.GetMeta()
+		text := rawOf(meta)
+		if len(text) == 0 {
+			return next(ctx, method, req)
+		}
+		if name, ok := meta[methodKey].(string); ok {
+			method = name
+		}
+		return next(ctx, method, &sdk.ServerRequest[asSaid]{Session: session, Params: asSaid{params, text}})
+	}
+}
+
+// say says something of a server to a client, whatever the SDK thinks of its wanting it.
+func (g *Gateway) say(ctx context.Context, session *sdk.ServerSession, method string,
+	text json.RawMessage) {
+	meta := asMeta(text)
+	meta[methodKey] = method
+	g.told(session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{Meta: meta}))
 }
 
 // passedOn is the text of the parameters of a request as a server gets it, from their text or else

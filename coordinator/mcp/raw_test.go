@@ -39,6 +39,12 @@ const (
 	rawSecond   = `{"uri":"note://2","name":"2","_meta":{"big":123456789012345678901234567890}}`
 	rawTemplate = `{"uriTemplate":"note://{id}","name":"one","newer":[1.10]}`
 	rawPrompt   = `{"newer":0.10,"name":"sum","arguments":[{"name":"x","newer":1.0}]}`
+	rawProgress = `{"newer":1.10,"progress":1.50,"total":10.10,"message":"<b>","_meta":{"price":10.10},"progressToken":`
+	rawLog      = `{"newer":0.50,"data":{"cost":10.10,"id":12345678901234567890},"level":"info","_meta":{"a":1.0}}`
+	rawUpdated  = `{"newer":0.50,"uri":"note://all"}`
+	rawComplete = `{"newer":0.50,"elicitationId":"e1"}`
+	rawQuestion = `{"newer":0.50,"requestedSchema":{"type":"object","properties":{"sum":{"type":"number","maximum":10.10}}},` +
+		`"message":"<b>"}`
 	rawContents = `{"contents":[{"uri":"note://all","text":"x","newer":2.50}],"newer":2.50}`
 )
 
@@ -48,17 +54,36 @@ func serveRaw(file string) error {
 		return err
 	}
 	in := bufio.NewScanner(os.Stdin)
+	var asking json.RawMessage // the call that waits for an answer of the client
 	for in.Scan() {
 		var r struct {
 			ID     json.RawMessage
 			Method string
 			Params json.RawMessage
+			Result json.RawMessage
 		}
 		if err := json.Unmarshal(in.Bytes(), &r); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintf(log, "%s %s\n", r.Method, r.Params); err != nil {
 			return err
+		}
+		if strings.Contains(string(r.Params), `"ask`) {
+			asking = r.ID
+			token := r.Params[bytes.Index(r.Params, []byte(`"progressToken":`))+len(`"progressToken":`):]
+			token = token[:bytes.IndexAny(token, ",}")]
+			for method, says := range map[string]string{"progress": rawProgress + string(token) + "}", "message": rawLog,
+				"resources/updated": rawUpdated, "elicitation/complete": rawComplete} {
+				fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/%s","params":%s}`+"\n", method, says)
+			}
+			fmt.Printf(`{"jsonrpc":"2.0","id":77,"method":"elicitation/create","params":%s}`+"\n", rawQuestion)
+			continue
+		}
+		if r.Method == "" { // it has answered
+			if _, err := fmt.Fprintf(log, "answer %s\n", r.Result); err != nil {
+				return err
+			}
+			r.ID, r.Method = asking, "tools/call"
 		}
 		result := map[string]string{
 			"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},` +
@@ -253,6 +278,51 @@ func TestMessagesPassAsTheyAreWritten(t *testing.T) {
 	sent = sentTo(file, "tools/call")
 	if sent[len(sent)-1] != before+`},"name":"peek","arguments":`+arguments+`}` {
 		t.Errorf("over HTTP the server was sent\n%s", sent[len(sent)-1])
+	}
+}
+
+// So does what a server says by itself, whatever the client has said of logs, and what it asks, with
+// the answer.
+func TestWhatAServerSaysPassesAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.raw(t)
+	c, _ := w.rawClientThatSays(t, strings.Replace(rawHello, `"capabilities":{}`, `"capabilities":{"elicitation":{}}`, 1),
+		config)
+	c.says(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"note://all"}}`)
+	c.answer(2)
+	asks := func(id int, answer string) {
+		t.Helper()
+		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"peek","arguments":{"ask":1},`+
+			`"_meta":{"progressToken":1.0}}}`, id))
+		wants := map[string]string{"notifications/progress": rawProgress + "1.0}", "notifications/message": rawLog,
+			"notifications/resources/updated": rawUpdated, "notifications/elicitation/complete": rawComplete,
+			"elicitation/create": rawQuestion}
+		for len(wants) > 0 {
+			var r struct {
+				ID     json.RawMessage
+				Method string
+				Params json.RawMessage
+			}
+			if !c.in.Scan() || json.Unmarshal(c.in.Bytes(), &r) != nil {
+				t.Fatalf("left are %v: %s, %v", wants, c.in.Bytes(), c.in.Err())
+			}
+			if want, ok := wants[r.Method]; ok && string(r.Params) != want {
+				t.Errorf("%s passes as\n%s, want\n%s", r.Method, r.Params, want)
+			}
+			if delete(wants, r.Method); r.Method == "elicitation/create" {
+				c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, r.ID, answer))
+			}
+		}
+		if got := c.answer(id); got != rawAnswer+`}}` {
+			t.Errorf("the call is answered with %s", got)
+		}
+	}
+	const answer = `{"newer":0.50,"content":{"sum":10.10},"action":"accept","_meta":{"price":10.10}}`
+	asks(3, answer)
+	asks(4, `{"action":"decline","newer":0.50}`)
+	if got := sentTo(file, "answer"); len(got) != 2 || got[0] != answer || got[1] != `{"action":"decline","newer":0.50}` {
+		t.Errorf("the server was answered\n%s", strings.Join(got, "\n"))
 	}
 }
 

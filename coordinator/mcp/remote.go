@@ -205,18 +205,19 @@ func (t *faraway) written(r *http.Request) (call bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	request, ok := message.(*jsonrpc.Request)
-	if ok {
-		call = request.Method == callMethod
-		sent, err := t.outgoing(request)
-		if err != nil {
-			return call, err
-		}
-		if sent != request {
-			if body, err = jsonrpc.EncodeMessage(sent); err != nil {
-				return call, err
-			}
-		}
+	sent := message
+	switch m := message.(type) {
+	case *jsonrpc.Request:
+		call = m.Method == callMethod
+		sent, err = t.outgoing(m)
+	case *jsonrpc.Response:
+		sent = answeredAs(m)
+	}
+	if err == nil && sent != message {
+		body, err = jsonrpc.EncodeMessage(sent)
+	}
+	if err != nil {
+		return call, err
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
