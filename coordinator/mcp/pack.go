@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,8 +43,7 @@ type Pack struct {
 	// does an undo; or "ignored".
 	Roots string `json:"roots,omitempty"`
 
-	// Environment are the variables that say which data the server works on; given, also with no
-	// element, a pack without Files says that no other matters to an undo. What undoes the effects
+	// Environment are the variables that say which data the server works on. What undoes the effects
 	// of servers has a name for each of their values.
 	Environment []string `json:"environment,omitempty"`
 
@@ -246,7 +246,8 @@ func ParsePack(name string, data []byte) (Pack, error) {
 // variableName is how POSIX has the names of variables (XBD 8.1), and lower case.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// environmentOf are the variables that any of the packs names and that are set, with their values.
+// environmentOf are the variables that any of the packs names and that are set, with their values;
+// of two spellings of a path one.
 func environmentOf(packs []Pack, set []string) map[string]string {
 	named, found := map[string]bool{}, map[string]string{}
 	for _, pack := range packs {
@@ -255,7 +256,11 @@ func environmentOf(packs []Pack, set []string) map[string]string {
 		}
 	}
 	for _, entry := range set {
-		if name, value, ok := strings.Cut(entry, "="); ok && named[name] {
+		name, value, _ := strings.Cut(entry, "=")
+		if filepath.IsAbs(value) {
+			value = filepath.Clean(value)
+		}
+		if delete(found, name); named[name] && value != "" {
 			found[name] = value
 		}
 	}

@@ -74,8 +74,6 @@ type Server struct {
 	config   ServerConfig
 	instance string
 
-	environment map[string]string // see Environment
-
 	packs  []Pack
 	x      *expressions
 	logger *slog.Logger
@@ -141,15 +139,12 @@ func NewServer(config ServerConfig) (*Server, error) {
 	s := &Server{config: config, packs: append(packs, config.Packs...), x: newExpressions(),
 		calls:  &calls{},
 		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler))}
-	if s.environment = map[string]string{}; !s.remote() {
-		s.environment = environmentOf(s.packs, config.environment(os.Environ()))
-	}
 	if s.instance = config.Instance; s.instance == "" {
 		here, err := place(config.State)
 		if err != nil {
 			return nil, err
 		}
-		s.instance = config.instance(here, s.environment)
+		s.instance = config.instance(here, s.packs)
 	}
 	s.guard, err = newLock(filepath.Join(config.State, s.instance+".lock"))
 	return s, err
@@ -206,7 +201,7 @@ func SamePlace(to, from string) error {
 
 // instance names a server by the place of its states, its command line, and the variables that say
 // which data it works on.
-func (c ServerConfig) instance(place string, environment map[string]string) string {
+func (c ServerConfig) instance(place string, packs []Pack) string {
 	parts := append([]string{place, cmp.Or(c.Command, c.URL)}, c.Args...)
 	for i, part := range parts {
 		if resolved, ok := folder(part); ok && i > 1 {
@@ -215,6 +210,10 @@ func (c ServerConfig) instance(place string, environment map[string]string) stri
 	}
 	for _, name := range sortedKeys(c.Env) {
 		parts = append(parts, name+"="+c.Env[name])
+	}
+	environment := map[string]string{}
+	if c.URL == "" { // else it has one of its own
+		environment = environmentOf(packs, c.environment(os.Environ()))
 	}
 	for _, name := range sortedKeys(environment) {
 		if _, given := c.Env[name]; !given {
@@ -241,12 +240,6 @@ func folder(argument string) (string, bool) {
 
 // Name is what the configuration calls the server.
 func (s *Server) Name() string { return s.config.Name }
-
-// Environment are the variables that say which data a server works on, with their values; known is
-// false where its pack does not say which do. It has been started.
-func (s *Server) Environment() (set map[string]string, known bool) {
-	return s.environment, s.remote() || s.pack.Files || s.pack.Environment != nil
-}
 
 // State is the folder of its images, trash and locks.
 func (s *Server) State() string { return s.config.State }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"time"
@@ -32,7 +33,7 @@ type hosted struct {
 	undo    string        // capability
 
 	// remembered is true for one of a folder of states: its undos are left to a gateway that runs,
-	// whose server is started already.
+	// whose server is started already. The lock of the server has them come one after the other.
 	remembered bool
 }
 
@@ -43,7 +44,15 @@ type hosted struct {
 // cannot be read said before still holds.
 func Host(files []string) serve.UndosRun {
 	return func(ctx context.Context, conn func(tenant string) (*nats.Conn, error), log *slog.Logger) {
-		r := &reading{files: files, conn: conn, log: log}
+		r := &reading{conn: conn, log: log}
+		for _, file := range files {
+			if at, err := filepath.EvalSymlinks(file); err == nil && isFolder(at) {
+				file = at
+			}
+			if !slices.Contains(r.files, file) {
+				r.files = append(r.files, file)
+			}
+		}
 		defer r.end()
 		for r.look(ctx); cli.Pause(ctx, hostedLook); r.look(ctx) {
 		}
@@ -58,6 +67,8 @@ type reading struct {
 
 	stamps  map[string]string // of what was read, from before that; nil: nothing was
 	running []*runs
+	refused map[string]bool // what was said of those that are not served
+	again   time.Time       // when those are tried again; zero: there are none
 }
 
 // runs is a server whose undos are served.
@@ -92,10 +103,10 @@ func (r *reading) look(ctx context.Context) {
 	for file := range r.stamps {
 		before[file] = stampOf(file)
 	}
-	if maps.Equal(before, r.stamps) {
+	if maps.Equal(before, r.stamps) && (r.again.IsZero() || time.Now().Before(r.again)) {
 		return
 	}
-	list, looked, unread := hostedIn(r.files, r.log)
+	list, looked, unread := r.read()
 	r.stamps = map[string]string{}
 	for _, file := range looked {
 		stamp, ok := before[file]
@@ -141,6 +152,11 @@ func (h hosted) is(other hosted) bool {
 		reflect.DeepEqual(h.entry.config, other.entry.config)
 }
 
+func isFolder(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.IsDir()
+}
+
 // stampOf changes where a file does.
 func stampOf(file string) string {
 	info, err := os.Stat(file)
@@ -157,25 +173,32 @@ func stampOf(file string) string {
 	return fmt.Sprint(info.Mode(), info.Size(), info.ModTime().UnixNano())
 }
 
-// hostedIn reads the files. looked are those that say what there is, and unread those that cannot
-// be read.
-func hostedIn(files []string, log *slog.Logger) (list []hosted, looked []string,
-	unread map[string]bool) {
+// read reads the files. looked are those that say what there is, and unread those that cannot be
+// read. What is not served is said once, and read again after a while: what it lacks may come.
+func (r *reading) read() (list []hosted, looked []string, unread map[string]bool) {
+	said := r.refused
+	r.refused, r.again = map[string]bool{}, time.Time{}
 	bad := func(file, server string, err error) {
+		key := fmt.Sprint(file, " ", server, " ", err)
+		r.refused[key], r.again = true, time.Now().Add(hostedAgain)
+		if said[key] {
+			return
+		}
 		var f *cli.Failure
 		next := ""
 		if errors.As(err, &f) {
 			next = f.Hint
 		}
-		log.Error("the undos of an MCP server are not served", "file", file, "server", server,
+		r.log.Error("the undos of an MCP server are not served", "file", file, "server", server,
 			"cause", err, "next", next)
 	}
 	unread = map[string]bool{}
-	for _, file := range files {
+	var some []hosted // remembered
+	for _, file := range r.files {
 		looked = append(looked, file)
-		if info, err := os.Stat(file); err == nil && info.IsDir() {
-			some, files := rememberedIn(file, bad)
-			list, looked = append(list, some...), append(looked, files...)
+		if isFolder(file) {
+			kept, files := rememberedIn(file, bad)
+			some, looked = append(some, kept...), append(looked, files...)
 			continue
 		}
 		o := &options{file: file, flag: "--mcp"}
@@ -206,6 +229,13 @@ func hostedIn(files []string, log *slog.Logger) (list []hosted, looked []string,
 				mcp.ServersMax))
 		}
 		list = list[:mcp.ServersMax]
+	}
+	for _, h := range some {
+		if !slices.ContainsFunc(list, func(o hosted) bool {
+			return o.undo == h.undo && o.gateway.Tenant == h.gateway.Tenant
+		}) {
+			list = append(list, h)
+		}
 	}
 	return list, looked, unread
 }
@@ -239,16 +269,9 @@ func (h *hosted) plan(o *options) (err error) {
 	return nil
 }
 
-// distinct leaves out what is there twice, and what is remembered of a server that a file names. Of
-// servers that are not the same and whose undos have one name it leaves out all: an undo could
-// reach the wrong one.
+// distinct leaves out what is there twice. Of servers that are not the same and whose undos have
+// one name it leaves out all: an undo could reach the wrong one.
 func distinct(list []hosted, bad func(file, server string, err error)) (kept []hosted) {
-	all := list
-	list = slices.DeleteFunc(slices.Clone(all), func(h hosted) bool {
-		return h.remembered && slices.ContainsFunc(all, func(o hosted) bool {
-			return !o.remembered && o.undo == h.undo && o.gateway.Tenant == h.gateway.Tenant
-		})
-	})
 	for i, h := range list {
 		twice := false
 		var other *hosted
@@ -288,6 +311,7 @@ func (h hosted) run(ctx context.Context, conn func(tenant string) (*nats.Conn, e
 			return
 		}
 		if err == nil { // a gateway serves them again
+			wait, said = hostedPause/2, "" // doubled by the next round
 			continue
 		}
 		if served {
@@ -310,6 +334,7 @@ const (
 	hostedPauseMax = time.Minute
 	hostedIdle     = time.Minute
 	hostedFree     = time.Second / 4  // between looks whether a gateway has gone
+	hostedAgain    = time.Minute      // until what is not served is read again
 	hostedLook     = 2 * time.Second  // between looks whether a file has changed
 	hostedEnd      = 10 * time.Second // for what is under way at the end
 )
@@ -346,14 +371,16 @@ func (h hosted) serve(ctx context.Context, connect func(tenant string) (*nats.Co
 	}
 	log.Info("serving the undos of an MCP server", "server", server.Name(), "tenant", tenant,
 		"capability", server.Undo())
-	for waits := true; waits; {
+	for free := 0; free < 2; { // another host that asks as well looks like a gateway for a moment
 		select {
 		case <-ctx.Done():
-			waits = false
+			free = 2
 		case <-w.Lost():
-			waits, err = false, w.Err()
-		case <-time.After(hostedLook):
-			waits = !h.leaves()
+			free, err = 2, w.Err()
+		case <-time.After(hostedFree):
+			if free++; !h.leaves() {
+				free = 0
+			}
 		}
 	}
 	// What is not finished by then is asked for again, under the same key.

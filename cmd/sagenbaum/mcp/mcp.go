@@ -33,10 +33,11 @@ call is in the contract of its tool; the servers of files and memory have one, a
 names others. Tools without a contract are hidden, unless --unknown says otherwise.
 
 While it runs it undoes by itself. Where no server was named and none runs, it starts one for this
-user, which stays when the client is gone, and undoes then: its data is in ~/.local/state/sagenbaum,
-and every command finds it. With a server of your own give that 'sagenbaum serve --mcp', with the
-client's configuration or the folder --state, or run 'sagenbaum mcp worker' with the same command:
-otherwise nothing undoes what a plan whose client has vanished has done.
+user, which stays when the client is gone, and undoes then what was done to files: its data is in
+~/.local/state/sagenbaum, and every command finds it. For other MCP servers, and with a server of
+your own, run 'sagenbaum serve --mcp FILE' with the client's configuration, or 'sagenbaum mcp
+worker' with the same command: otherwise nothing undoes what a plan whose client has vanished has
+done.
 
 Standard output carries MCP and nothing else; it ends when standard input does. With --listen
 it serves any number of clients over streamable HTTP instead; who comes must bring the token in
@@ -102,8 +103,8 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 	case err != nil:
 		return err
 	}
-	defer func() { err = errors.Join(err, gateway.Close()) }()
-	defer o.remember(config, args)()
+	free := o.remember(config, args)
+	defer func() { err = errors.Join(err, gateway.Close()); free() }()
 	beside, stop := context.WithCancel(ctx)
 	var both sync.WaitGroup // end with the gateway
 	both.Go(func() { sayUnserved(beside, s, config.Servers, logger) })

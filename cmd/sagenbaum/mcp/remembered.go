@@ -5,55 +5,62 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/connect"
+	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 )
 
-// rememberedIn are the servers whose gateways a folder of states remembers, one for each tenant
-// that they have recorded in. looked are the files that say so.
+// rememberedIn are the servers of files whose gateways a folder of states remembers. looked are the
+// files that say so. Another server is not started by what is remembered: which program that would
+// be, which account, and which data, depends on the environment and the folder of its client, and an
+// undo that looks at other data finds nothing to undo. The undo of files goes by their paths.
 func rememberedIn(state string, bad func(file, server string, err error)) (list []hosted,
 	looked []string) {
 	for _, g := range started.List(state) {
 		looked = append(looked, g.File(state))
-		if len(g.Tenants) == 0 {
-			continue // an earlier version, which did not say where it records, has written it
+		if !g.Files || g.Tenant == "" {
+			continue // whoever misses it is told which worker to start
 		}
-		found, files, err := rememberedAs(state, g)
-		looked = append(looked, files...)
-		if err != nil {
+		h, files, err := rememberedAs(state, g)
+		if looked = append(looked, files...); err != nil {
 			bad(g.File(state), g.Undo, err)
 			continue
 		}
-		for _, tenant := range g.Tenants {
-			h := found
-			h.gateway = recordsHere(tenant)
-			list = append(list, h)
+		list = append(list, h)
+	}
+	if over := list[min(len(list), rememberedMax):]; len(over) > 0 {
+		for _, h := range over {
+			bad(state, h.undo, cli.Fail(cli.ExitUsage, "sagenbaum mcp worker with its command",
+				"%d gateways were started later, and at most so many are served", rememberedMax))
 		}
+		list = list[:rememberedMax]
 	}
 	return list, looked
 }
 
-// rememberedAs is the server of a gateway as this host would start it. It must be the same by name,
-// which has the folders, the command and the variables in it that the gateway had.
+// rememberedMax bounds the gateways that a folder of states has a host serve.
+const rememberedMax = 256
+
+// rememberedAs is the server of a gateway as this host would start it. It must have the same name,
+// which has the command and the folders in it.
 func rememberedAs(state string, g started.Gateway) (found hosted, looked []string, err error) {
 	worker := []string{"sagenbaum", "mcp", "worker"}
-	if len(g.Worker) < len(worker) || !slices.Equal(g.Worker[:len(worker)], worker) {
+	next := "sagenbaum serve --mcp FILE with the configuration of its client, or " + g.Line()
+	switch {
+	case len(g.Worker) < len(worker) || !slices.Equal(g.Worker[:len(worker)], worker):
 		return found, nil, cli.Fail(cli.ExitFailed, "sagenbaum serve --mcp FILE",
 			"it has no command line of a worker")
-	}
-	next := "sagenbaum serve --mcp FILE with the configuration of its client, or " + g.Line()
-	if g.Environment == nil {
-		return found, nil, cli.Fail(cli.ExitFailed, "environment: [] in its pack, or the variables "+
-			"that matter; or "+next, "its pack does not say which variables of its environment matter")
-	}
-	if arg := g.Relative(); arg != "" {
+	case !ledger.ValidToken(g.Tenant):
+		return found, nil, cli.Fail(cli.ExitFailed, "a tenant of "+ledger.TokenWanted,
+			"%.80q is no tenant", g.Tenant)
+	case g.Relative() != "":
 		return found, nil, cli.Fail(cli.ExitFailed, "an absolute path; or "+next,
-			"%s is relative to the folder of the client", arg)
+			"%s is relative to the folder of the client", g.Relative())
 	}
 	o := &options{state: state}
-	entries := configured{Command: worker[0], Args: slices.Concat(worker[1:2], g.Worker[3:]),
-		Env: g.Environment}.entries(o, g.File(state), g.Undo)
+	entries := configured{Command: worker[0], Args: slices.Concat(worker[1:2], g.Worker[3:])}.
+		entries(o, g.File(state), g.Undo)
 	var problem error
 	for _, e := range entries {
 		e.sources = append(e.sources, g.File(state))
@@ -61,7 +68,9 @@ func rememberedAs(state string, g started.Gateway) (found hosted, looked []strin
 		if e.gateway != nil {
 			looked = append(looked, e.gateway.packs...)
 		}
-		h := hosted{entry: e, file: state, remembered: true, gateway: recordsHere(g.Tenants[0])}
+		// Where it has recorded does not matter: the name is of what it has changed.
+		h := hosted{entry: e, file: state, remembered: true,
+			gateway: &cli.Settings{Server: connect.ServerDefault, Tenant: g.Tenant}}
 		if err := h.plan(o); err != nil {
 			problem = cmp.Or(problem, err)
 		} else if h.undo == g.Undo {
@@ -69,11 +78,5 @@ func rememberedAs(state string, g started.Gateway) (found hosted, looked []strin
 		}
 	}
 	return found, looked, cmp.Or(problem, cli.Fail(cli.ExitFailed, next, "it would be another "+
-		"server here: its command, its folders or its environment are no longer what they were"))
-}
-
-// recordsHere are the settings of a gateway that records in a tenant of this host. Where it has
-// recorded does not matter: the name of what undoes its effects is of what it has changed.
-func recordsHere(tenant string) *cli.Settings {
-	return &cli.Settings{Server: connect.ServerDefault, Tenant: tenant}
+		"server here: its command or its folders are no longer what they were"))
 }

@@ -14,38 +14,45 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 )
 
-// A host serves what a folder of states remembers, in each tenant that gateways have recorded in,
-// and nothing that would be another server here.
+// A host serves the servers of files that a folder of states remembers, in the tenant that each has
+// recorded in, and nothing that would be another server here.
 func TestAHostServesTheGatewaysThatAFolderRemembers(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	state, here := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(here, "data"), nil, 0o600); err != nil {
+	state, here, pack := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "pack.yaml")
+	for _, file := range []string{filepath.Join(here, "data"), pack} {
+		if err := os.WriteFile(file, []byte("apiVersion: sagenbaum/v1\nkind: MCPPack\nserver: x\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(pack, 0o620); err != nil {
 		t.Fatal(err)
 	}
-	headers := &options{url: "http://127.0.0.1:1/mcp", headers: []string{"Authorization=TOKEN_OF_THE_CLIENT"}}
+	file := started.Gateway{Files: true, Tenant: "a"}
 	for n, c := range []struct {
+		gateway started.Gateway
 		flags   options
 		args    []string
-		env     map[string]string
-		tenants []string
 		change  func(g *started.Gateway)
-		says    string // empty: it is served
+		served  bool
+		says    string
 	}{
-		{args: []string{"cat"}, env: map[string]string{}, tenants: []string{"a", "b"}},
-		{args: []string{"cat"}, env: map[string]string{"MEMORY_FILE_PATH": "/x"}, tenants: []string{"c"}},
-		{args: []string{"cat", "data"}, env: map[string]string{}, tenants: []string{"d"}, says: "data is relative"},
-		{args: []string{"cat", "./data"}, env: map[string]string{}, tenants: []string{"d"}, says: "./data is relative"},
-		{args: []string{"cat", "1"}, tenants: []string{"d"}, says: "does not say which variables"},
-		{args: []string{"cat", "2"}, env: map[string]string{}}, // of an earlier version
-		{args: []string{"cat", "3"}, env: map[string]string{}, tenants: []string{"no tenant"}, says: "is no tenant"},
-		{args: []string{"no-such-program"}, env: map[string]string{}, tenants: []string{"d"}, says: "no-such-program"},
-		{args: []string{"cat", "4"}, env: map[string]string{}, tenants: []string{"d"}, says: "another server here",
-			change: func(g *started.Gateway) { g.Environment = map[string]string{"MEMORY_FILE_PATH": "/x"} }},
-		{args: []string{"cat", "5"}, env: map[string]string{}, tenants: []string{"d"}, says: "no command line",
+		{gateway: file, args: []string{"cat"}, served: true},
+		{gateway: started.Gateway{Tenant: "a"}, args: []string{"cat", "1"}},
+		{gateway: started.Gateway{Files: true}, args: []string{"cat", "2"}}, // of an earlier version
+		{gateway: file, args: []string{"cat", "data"}, says: "data is relative"},
+		{gateway: file, args: []string{"cat", "./data"}, says: "./data is relative"},
+		{gateway: file, args: []string{"./cat", "data"}, says: "data is relative"},
+		{gateway: started.Gateway{Files: true, Tenant: "no tenant"}, args: []string{"cat", "3"}, says: "is no tenant"},
+		{gateway: file, args: []string{"no-such-program"}, says: "no-such-program"},
+		{gateway: file, args: []string{"cat", "4"}, says: "another server here",
+			change: func(g *started.Gateway) { g.Worker = append(g.Worker, "5") }},
+		{gateway: file, args: []string{"cat", "6"}, says: "no command line",
 			change: func(g *started.Gateway) { g.Worker = []string{"rm", "-r", "/"} }},
-		{flags: *headers, env: map[string]string{}, tenants: []string{"d"}, says: "names no variable"},
+		{gateway: file, flags: options{packs: []string{pack}}, args: []string{"cat", "7"}, says: "may write " + pack},
+		{gateway: file, flags: options{url: "http://127.0.0.1:1/mcp", headers: []string{"A=TOKEN_OF_THE_CLIENT"}},
+			says: "names no variable"},
 	} {
-		config := mcp.ServerConfig{Name: "cat", State: state, Inherited: c.env, URL: c.flags.url}
+		config := mcp.ServerConfig{Name: "cat", State: state, URL: c.flags.url}
 		if len(c.args) > 0 {
 			config.Name, config.Command, config.Args = nameOf(c.args), c.args[0], c.args[1:]
 		}
@@ -54,8 +61,8 @@ func TestAHostServesTheGatewaysThatAFolderRemembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		server.Close()
-		g := started.Gateway{Undo: server.Undo(), Folder: here, Worker: c.flags.workerLine(c.args),
-			Environment: c.env, Tenants: c.tenants}
+		g := c.gateway
+		g.Undo, g.Folder, g.Worker = server.Undo(), here, c.flags.workerLine(c.args)
 		if c.change != nil {
 			c.change(&g)
 		}
@@ -66,22 +73,40 @@ func TestAHostServesTheGatewaysThatAFolderRemembers(t *testing.T) {
 		list, looked := rememberedIn(state, func(file, server string, err error) {
 			said += fmt.Sprintln(file, server, err)
 		})
-		var tenants []string
-		for _, h := range list {
-			if h.undo != g.Undo || h.gateway.Server == "" {
-				t.Errorf("%d: it serves %s in tenant %s", n, h.undo, h.gateway.Tenant)
-			}
-			tenants = append(tenants, h.gateway.Tenant)
-		}
-		want := c.tenants
-		if c.says != "" {
-			want = nil
-		}
-		if !slices.Equal(tenants, want) || !strings.Contains(said, c.says) || (said == "") != (c.says == "") ||
-			!slices.Contains(looked, g.File(state)) {
-			t.Errorf("%d: it serves %v, says %q, and looks at %v; want %v and %q", n, tenants, said, looked, want, c.says)
+		served := len(list) == 1 && list[0].undo == g.Undo && list[0].gateway.Tenant == g.Tenant &&
+			list[0].gateway.Server != "" && list[0].remembered
+		if served != c.served || !c.served && len(list) > 0 || !strings.Contains(said, c.says) ||
+			(said == "") != (c.says == "") || !slices.Contains(looked, g.File(state)) {
+			t.Errorf("%d: it serves %v, says %q, and looks at %v; want %v and %q", n, list, said, looked, c.served, c.says)
 		}
 		if err := os.Remove(g.File(state)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Who may write what a folder remembers has programs run.
+func TestAHostDoesNotBelieveAFolderThatOthersMayWrite(t *testing.T) {
+	state := t.TempDir()
+	server, err := mcp.NewServer(mcp.ServerConfig{Name: "cat", State: state, Command: "cat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	g := started.Gateway{Undo: server.Undo(), Worker: new(options).workerLine([]string{"cat"}), Files: true, Tenant: "a"}
+	if err := started.Remember(state, g, time.Hour, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for path, mode := range map[string]os.FileMode{g.File(state): 0o600, state: 0o700} {
+		if err := os.Chmod(path, mode|0o020); err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		list, _ := rememberedIn(state, func(_, _ string, err error) { said += err.Error() })
+		if len(list) > 0 || !strings.Contains(said, "may write "+path) {
+			t.Errorf("it serves %v, and says %q", list, said)
+		}
+		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -101,7 +126,7 @@ func TestAHostLeavesTheUndosOfAGatewayToIt(t *testing.T) {
 		}
 		server.Close()
 		if err := started.Remember(state, started.Gateway{Undo: server.Undo(), Worker: new(options).workerLine(args),
-			Environment: map[string]string{}, Tenants: []string{tenant}}, time.Hour, time.Now()); err != nil {
+			Files: true, Tenant: tenant}, time.Hour, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if tenant == "a" {

@@ -209,8 +209,8 @@ func (v *serving) workFlags(cmd *cobra.Command) {
 		"sign a checkpoint at most this `TIME` after a record that none covers, if not sooner")
 	f.StringArrayVar(&v.mcp, "mcp", nil,
 		"`FILE` of an MCP client: undo what gateways of its servers have done, as 'sagenbaum mcp "+
-			"worker' does; or the folder --state of gateways, for all that it remembers, while none of "+
-			"them runs; may be given more than once")
+			"worker' does; or the folder --state of gateways, for the servers of files that it "+
+			"remembers, while no gateway of them runs; may be given more than once")
 	v.keeping.flags(f)
 	f.Uint32Var(&v.cascade.Depth, "cascade-depth", executor.CascadeDepthDefault,
 		"at most `N` leases, 1 to 64, may fire in a chain because of what undos changed; the "+

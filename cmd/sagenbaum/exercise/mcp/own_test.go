@@ -166,58 +166,54 @@ func TestAServerThatIsKilledIsStartedAgain(t *testing.T) {
 	}
 }
 
-// Client, gateway and its server of files or memory are killed, and no one starts anything: the server
-// that the gateway has started undoes what they did, on the same data, once it is asked to.
+// Client, gateway and its server are killed, and no one starts anything: the server that the gateway
+// has started undoes what they did once it is asked to, also after it was killed and started again by
+// the gateway of another server.
 func TestTheServerThatAGatewayStartedUndoesWhenItIsGone(t *testing.T) {
 	t.Parallel()
-	address, home, dir, graph := cmdtest.FreeAddress(t), t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "graph.json")
+	address, home := cmdtest.FreeAddress(t), t.TempDir()
 	listens := "--listen " + address
 	t.Cleanup(func() { endServers(t, listens) })
-	start := treeOf(t, dir)
-	files := filesServer(t, dir)
-	memory := []string{files[0], strings.Replace(files[1], "server-filesystem", "server-memory", 1)}
-	var plans []string
-	for n, server := range [][]string{files, memory} {
-		gateway := cmdtest.Sagenbaum(t, append([]string{"mcp", "--start", address, "--"}, server...)...)
-		gateway.Env = append(cmdtest.Environment(home), "MEMORY_FILE_PATH="+graph)
+	ask := func(args ...string) cmdtest.Result {
+		t.Helper()
+		command := cmdtest.Sagenbaum(t, append(args, "--server", "nats://"+address)...)
+		command.Env = cmdtest.Environment(home)
+		return cmdtest.Finished(t, command)
+	}
+	var dirs, starts, plans []string
+	for range 2 {
+		dir := t.TempDir()
+		dirs, starts = append(dirs, dir), append(starts, treeOf(t, dir))
+		gateway := cmdtest.Sagenbaum(t, append([]string{"mcp", "--start", address, "--"}, filesServer(t, dir)...)...)
+		gateway.Env = cmdtest.Environment(home)
 		client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
 			&sdk.CommandTransport{Command: gateway}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls := []string{"write_file", "create_directory"}
-		with := []map[string]any{{"path": filepath.Join(dir, "a"), "content": "x"}, {"path": filepath.Join(dir, "b")}}
-		if n == 1 {
-			calls = []string{"create_entities"}
-			with = []map[string]any{{"entities": []any{map[string]any{"name": "x", "entityType": "y",
-				"observations": []any{"z"}}}}}
-		}
-		var plan string
-		for i, call := range calls {
-			plan, _ = mcpCall(t, client, call, with[i]).Meta["sagenbaum/plan"].(string)
-		}
+		mcpCall(t, client, "write_file", map[string]any{"path": filepath.Join(dir, "a"), "content": "x"})
+		plan, _ := mcpCall(t, client, "create_directory", map[string]any{"path": filepath.Join(dir, "b")}).
+			Meta["sagenbaum/plan"].(string)
 		plans = append(plans, plan)
 		cmdtest.Eventually(t, "they are recorded", func() (string, bool) {
-			command := cmdtest.Sagenbaum(t, "plan", "show", plan, "-o", "json", "--server", "nats://"+address)
-			command.Env = cmdtest.Environment(home)
-			r := cmdtest.Finished(t, command)
-			return r.Stdout, strings.Count(strings.ReplaceAll(r.Stdout, " ", ""), `"outcome":"completed"`) == len(calls)
+			r := ask("plan", "show", plan, "-o", "json")
+			return r.Stdout, strings.Count(strings.ReplaceAll(r.Stdout, " ", ""), `"outcome":"completed"`) == 2
 		})
 		_ = gateway.Process.Kill()
 		_ = client.Close()
-	}
-	for _, plan := range plans {
-		command := cmdtest.Sagenbaum(t, "undo", "--plan", plan, "--reason", "wrong", "--yes", "--server", "nats://"+address)
-		command.Env = cmdtest.Environment(home)
-		if r := cmdtest.Finished(t, command); r.Code != cli.ExitGood || !strings.Contains(r.Stdout, "compensated") {
-			t.Errorf("undo says %+v", r)
+		if pid, err := strconv.Atoi(running(t, listens)[0]); err != nil || len(plans) == 1 &&
+			syscall.Kill(pid, syscall.SIGKILL) != nil {
+			t.Fatal("the server cannot be killed", err)
 		}
 	}
-	if now := treeOf(t, dir); now != start {
-		t.Errorf("the folder is\n%s\nwant\n%s", now, start)
-	}
-	if left, err := os.ReadFile(graph); err != nil || len(left) > 0 {
-		t.Errorf("the graph is %q, %v", left, err)
+	for n, plan := range plans {
+		r := ask("undo", "--plan", plan, "--reason", "wrong", "--yes")
+		if r.Code != cli.ExitGood || !strings.Contains(r.Stdout, "compensated") {
+			t.Errorf("undo says %+v", r)
+		}
+		if now := treeOf(t, dirs[n]); now != starts[n] {
+			t.Errorf("the folder is\n%s\nwant\n%s", now, starts[n])
+		}
 	}
 }
 

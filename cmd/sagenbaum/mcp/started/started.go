@@ -2,16 +2,14 @@
 // host undoes what they have done when they are gone, and whoever finds an undo that nothing serves
 // is told what to start.
 //
-// In the folder of images there is one file for each server, with the command line of the worker
-// that undoes what its gateway does. Of the environment there are only the variables that packs
-// name as those that say which data a server works on.
+// In the folder of images there is one file for each server and tenant, with the command line of the
+// worker that undoes what its gateway does, and without any environment.
 package started
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,11 +24,8 @@ type Gateway struct {
 	Undo   string   `json:"undo"`   // capability that undoes what it does
 	Folder string   `json:"folder"` // in which it was started
 	Worker []string `json:"worker"` // command line of the worker for it
-
-	// Environment are the variables that matter to its undos; nil: that is not known.
-	Environment map[string]string `json:"environment"`
-
-	Tenants []string `json:"tenants"` // in which gateways like it have recorded
+	Files  bool     `json:"files"`  // it undoes files by their paths: no environment matters
+	Tenant string   `json:"tenant"` // in which it records; empty: an earlier version has written it
 }
 
 const (
@@ -60,15 +55,13 @@ func DirOf(given string, variable func(string) (string, bool)) (string, error) {
 	return filepath.Join(home, ".local", "state", "sagenbaum", "mcp"), nil
 }
 
-// Remember writes how a gateway was started, beside the tenants of those before it, and forgets
-// those that were not started again for as long as kept says. Errors: those of the file system.
+// Remember writes how a gateway was started, and forgets those that were not started again for as
+// long as kept says, and do not run. Errors: those of the file system.
 func Remember(state string, g Gateway, kept time.Duration, now time.Time) error {
-	if before, ok := read(g.File(state)); ok {
-		g.Tenants = append(before.Tenants, g.Tenants...)
-		slices.Sort(g.Tenants)
-		g.Tenants = slices.Compact(g.Tenants)
-	}
 	raw, err := json.Marshal(g)
+	if err == nil && len(raw) > sizeMax {
+		err = fmt.Errorf("its command line has %d bytes, at most %d are kept", len(raw), sizeMax)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot remember a gateway: %w", err)
 	}
@@ -86,8 +79,12 @@ func Remember(state string, g Gateway, kept time.Duration, now time.Time) error 
 			errors.Join(err, os.Remove(draft.Name())))
 	}
 	for _, file := range files(state) {
-		if info, err := os.Stat(file); err == nil && now.Sub(info.ModTime()) > kept {
-			_ = os.Remove(file) // it is one line of advice, that is only old
+		info, err := os.Stat(file)
+		if err != nil || now.Sub(info.ModTime()) <= kept {
+			continue
+		}
+		if old, ok := read(file); !ok || !Served(state, old.Undo, old.Tenant) {
+			_ = os.Remove(file) // who still needs it is told something less exact
 		}
 	}
 	return nil
@@ -107,18 +104,36 @@ func files(state string) []string {
 	return list
 }
 
-// List are the gateways that a folder remembers. What cannot be read is left out.
-func List(state string) (list []Gateway) {
+// List are the gateways that a folder remembers, those that were started last first. What cannot be
+// read is left out.
+func List(state string) []Gateway {
+	type dated struct {
+		Gateway
+		at time.Time
+	}
+	var all []dated
 	for _, file := range files(state) {
-		if g, ok := read(file); ok {
-			list = append(list, g)
+		info, err := os.Stat(file)
+		if g, ok := read(file); ok && err == nil {
+			all = append(all, dated{g, info.ModTime()})
 		}
+	}
+	slices.SortStableFunc(all, func(a, b dated) int { return b.at.Compare(a.at) })
+	var list []Gateway
+	for _, g := range all {
+		list = append(list, g.Gateway)
 	}
 	return list
 }
 
 // File is where a folder remembers a gateway.
-func (g Gateway) File(state string) string { return filepath.Join(state, g.Undo+suffix) }
+func (g Gateway) File(state string) string {
+	name := g.Undo
+	if g.Tenant != "" {
+		name += "." + g.Tenant
+	}
+	return filepath.Join(state, name+suffix)
+}
 
 func read(file string) (g Gateway, ok bool) {
 	info, err := os.Stat(file)
@@ -147,8 +162,10 @@ func Next(capability string) string {
 	}
 	if state, err := Dir(""); err == nil {
 		undo := Of(capability)
-		if g, ok := read(filepath.Join(state, undo+suffix)); ok && g.Undo == undo {
-			return g.Line()
+		for _, g := range List(state) {
+			if g.Undo == undo {
+				return g.Line()
+			}
 		}
 	}
 	return "sagenbaum serve --mcp FILE with the configuration of its MCP client, or sagenbaum mcp " +
@@ -158,13 +175,10 @@ func Next(capability string) string {
 // Line is the command line of the worker, as a person types it.
 func (g Gateway) Line() string {
 	line := cli.CommandLine(g.Worker[0], g.Worker[1:]...)
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(g.Environment))) {
-		line = name + "=" + cli.CommandLine(g.Environment[name]) + " " + line
-	}
 	if g.Relative() != "" {
 		line = cli.CommandLine("cd", g.Folder) + " && " + line
 	}
-	if g.Environment == nil {
+	if !g.Files {
 		line += " # with the env of its client's configuration"
 	}
 	return line

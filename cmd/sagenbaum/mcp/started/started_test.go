@@ -37,11 +37,9 @@ func TestWhatWasStartedSaysWhatToStart(t *testing.T) {
 	}
 	worker := []string{"sagenbaum", "mcp", "worker", "--"}
 	remember(t, state, time.Now(),
-		Gateway{Undo: "mcp.files-1", Folder: folder, Environment: map[string]string{},
+		Gateway{Undo: "mcp.files-1", Folder: folder, Files: true, Tenant: "a",
 			Worker: append(worker, "node", "/x.js", "/my files")},
 		Gateway{Undo: "mcp.notes-1", Folder: folder, Worker: append(worker, "node", "serve.js")},
-		Gateway{Undo: "mcp.graph-1", Folder: folder, Worker: append(worker, "graph"),
-			Environment: map[string]string{"B": "it's", "A": ""}},
 		Gateway{Undo: "mcp.empty-1", Folder: folder})
 	if err := os.WriteFile(filepath.Join(state, "mcp.bad-1"+suffix), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -50,7 +48,6 @@ func TestWhatWasStartedSaysWhatToStart(t *testing.T) {
 		"mcp.files-1": `sagenbaum mcp worker -- node /x.js '/my files'`,
 		"mcp.notes-1": "cd " + folder + " && sagenbaum mcp worker -- node serve.js # with the env of its " +
 			"client's configuration",
-		"mcp.graph-1":      `A='' B='it'\''s' sagenbaum mcp worker -- graph`,
 		"mcp.files-1.send": `sagenbaum mcp worker -- node /x.js '/my files'`,
 		"room.free":        "",
 	} {
@@ -63,7 +60,7 @@ func TestWhatWasStartedSaysWhatToStart(t *testing.T) {
 			t.Errorf("%s: %s", capability, got)
 		}
 	}
-	info, err := os.Stat(filepath.Join(state, "mcp.files-1"+suffix))
+	info, err := os.Stat(filepath.Join(state, "mcp.files-1.a"+suffix))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("others may read how it was started: %v %v", info, err)
 	}
@@ -74,24 +71,44 @@ func TestAGatewayIsRememberedAsLongAsItsImages(t *testing.T) {
 	t.Parallel()
 	state, now := t.TempDir(), time.Now()
 	old := Gateway{Undo: "mcp.old-1", Worker: []string{"old"}}
-	again := Gateway{Undo: "mcp.again-1", Worker: []string{"again"}, Tenants: []string{"b"}}
-	remember(t, state, now, old, Gateway{Undo: again.Undo, Worker: []string{"before"},
-		Tenants: []string{"c", "a"}}, again)
-	again.Tenants = []string{"a", "b", "c"} // what was done in the others may be undone, still
-	if got := List(state); !reflect.DeepEqual(got, []Gateway{again, old}) {
+	again := Gateway{Undo: "mcp.again-1", Worker: []string{"again"}, Tenant: "b"}
+	other := Gateway{Undo: "mcp.again-1", Worker: []string{"other"}, Tenant: "c"} // what it did may be undone, still
+	remember(t, state, now, old, other, Gateway{Undo: again.Undo, Worker: []string{"before"}, Tenant: "b"}, again)
+	for n, g := range []Gateway{old, other, again} {
+		at := now.Add(time.Duration(n-3) * time.Second)
+		if err := os.Chtimes(g.File(state), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := List(state); !reflect.DeepEqual(got, []Gateway{again, other, old}) {
 		t.Errorf("it remembers %v", got)
 	}
 	long := now.Add(-kept - time.Hour)
-	if err := os.Chtimes(filepath.Join(state, old.Undo+suffix), long, long); err != nil {
+	leave, err := Serve(state, other.Undo, other.Tenant)
+	if err != nil {
 		t.Fatal(err)
 	}
+	for _, g := range []Gateway{old, other} {
+		if err := os.Chtimes(g.File(state), long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remember(t, state, now, again)
+	if got := List(state); !reflect.DeepEqual(got, []Gateway{again, other}) {
+		t.Errorf("it remembers %v, and not who runs", got)
+	}
+	leave()
 	remember(t, state, now, again)
 	if got := List(state); !reflect.DeepEqual(got, []Gateway{again}) {
 		t.Errorf("it remembers %v", got)
 	}
-	left, err := os.ReadDir(state)
-	if err != nil || len(left) != 1 {
-		t.Errorf("left: %v %v", left, err)
+	if err := Remember(state, Gateway{Undo: "mcp.long-1", Worker: []string{strings.Repeat("x", sizeMax)}}, kept,
+		now); err == nil {
+		t.Error("it remembers what it will not read")
+	}
+	drafts, err := filepath.Glob(filepath.Join(state, "gateway-*"))
+	if err != nil || len(drafts) > 0 {
+		t.Errorf("left: %v %v", drafts, err)
 	}
 	if err := Remember(filepath.Join(state, "none"), again, kept, now); err == nil {
 		t.Error("it remembers in no folder")
