@@ -341,9 +341,8 @@ func number(a *action) uint32 {
 func (p *plan) pageOf(a *action, row *rowspb.PageRow) Page {
 	page := Page{Number: number(a), Page: api.Page{
 		ID: ledger.FormatFullAddress(row.At), Kind: row.Kind, Hook: row.Hook, Tenant: p.s.tenant,
-		Plan:  p.id,
-		Label: p.row.Declared.Label, Owner: p.owner(), Agent: p.row.Agent, Reason: row.Reason,
-		AtNs: row.AtNs,
+		Plan: p.id, Label: p.row.Declared.Label, Owner: p.owner(), Agent: p.row.Agent,
+		Reason: row.Reason, AtNs: row.AtNs,
 	}}
 	if a != nil {
 		page.Action, page.Capability = a.fixed.Id, a.fixed.Forward.GetCapability()
@@ -361,10 +360,11 @@ func (s *fold) ownerPaged(p *plan, k *pb.OwnerPaged) Result {
 	row := rows.Pages.Find(s.tx, id)
 	if row == nil || !sameAddress(s.e.Record.Cause, row.At) {
 		return void("no such page of kind %s about action %q of plan %s is open", k.Kind,
-			s.e.Record.Action,
-			p.id)
+			s.e.Record.Action, p.id)
 	}
 	rows.Pages.Delete(s.tx, id)
+	at := ledger.FormatFullAddress(row.At) // it may have been asked for since the last Pages
+	s.pages = slices.DeleteFunc(s.pages, func(p Page) bool { return p.ID == at && p.Kind == k.Kind })
 	return effective
 }
 

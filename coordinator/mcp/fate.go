@@ -411,8 +411,8 @@ func (t *tracked) joint(i int) (count int) {
 	return 0
 }
 
-// budget bounds how often a connection undoes: an agent may undo and do again for ever. It is guarded
-// by the plans.
+// budget bounds how often a connection undoes: an agent may undo and do again for ever. It is
+// guarded by the plans.
 type budget struct{ undos []time.Time }
 
 // waits is how long there is no undo left; 0: there is one.

@@ -56,7 +56,7 @@ type tracked struct {
 	marking chan struct{}     // closed when mark is known
 	over    error             // why no effect joins it any more
 	settled bool              // it has ended for good, and all of it is undone or stays
-	budget  budget            // of undos by who has no connection
+	budget  budget            // of undos without a connection
 
 	used time.Time // when it was last asked for; guarded by the plans
 }

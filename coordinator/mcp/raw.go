@@ -238,7 +238,8 @@ func saying(next sdk.MethodHandler) sdk.MethodHandler {
 		if name, ok := meta[methodKey].(string); ok {
 			method = name
 		}
-		return next(ctx, method, &sdk.ServerRequest[asSaid]{Session: session, Params: asSaid{params, text}})
+		said := &sdk.ServerRequest[asSaid]{Session: session, Params: asSaid{params, text}}
+		return next(ctx, method, said)
 	}
 }
 

@@ -70,13 +70,7 @@ func serveRaw(file string) error {
 		}
 		if strings.Contains(string(r.Params), `"ask`) {
 			asking = r.ID
-			token := r.Params[bytes.Index(r.Params, []byte(`"progressToken":`))+len(`"progressToken":`):]
-			token = token[:bytes.IndexAny(token, ",}")]
-			for method, says := range map[string]string{"progress": rawProgress + string(token) + "}", "message": rawLog,
-				"resources/updated": rawUpdated, "elicitation/complete": rawComplete} {
-				fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/%s","params":%s}`+"\n", method, says)
-			}
-			fmt.Printf(`{"jsonrpc":"2.0","id":77,"method":"elicitation/create","params":%s}`+"\n", rawQuestion)
+			rawAsks(r.Params)
 			continue
 		}
 		if r.Method == "" { // it has answered
@@ -122,6 +116,17 @@ func serveRaw(file string) error {
 		}
 	}
 	return in.Err()
+}
+
+// rawAsks says what a server may say while a call is under way, and asks its client's user.
+func rawAsks(params json.RawMessage) {
+	_, rest, _ := strings.Cut(string(params), `"progressToken":`)
+	token := rest[:strings.IndexAny(rest, ",}")]
+	for method, says := range map[string]string{"progress": rawProgress + token + "}", "message": rawLog,
+		"resources/updated": rawUpdated, "elicitation/complete": rawComplete} {
+		fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/%s","params":%s}`+"\n", method, says)
+	}
+	fmt.Printf(`{"jsonrpc":"2.0","id":77,"method":"elicitation/create","params":%s}`+"\n", rawQuestion)
 }
 
 func (w *world) raw(t *testing.T) (config mcp.ServerConfig, file string) {

@@ -52,6 +52,8 @@ type Flight struct {
 	Problem string // why the last one was not sent; empty: it was
 	Working bool   // a worker has said so
 	Reached bool   // a copy may have come to a worker
+	out     bool   // one has left, and what became of it is not known yet
+	waits   bool   // that it has no worker is being recorded: no copy leaves meanwhile
 	alone   bool   // no worker takes it, as this process has seen without a break
 	aloneNs int64  // since then, monotonic
 	early   bool   // it was recorded ahead and does not count yet
@@ -77,6 +79,7 @@ type Flights struct {
 	held    map[About]Sending // by the action that is to be undone first
 	first   map[About]About   // the key in held, by the action itself
 	early   map[About]Attempt // that have landed and do not count yet
+	waiting []*Flight         // that wait for what is recorded of them
 }
 
 // Verdict is what follows from the result of a sending.
@@ -159,6 +162,10 @@ func (f *Flights) MaySend(x *Flight, epochNs int64) (may bool, v Verdict) {
 	if !f.Flies(x) {
 		return false, v
 	}
+	if x.waits {
+		v.again(int64(WorkerWaitMin))
+		return false, v
+	}
 	if x.early && !f.mayRun(x.Command, epochNs) {
 		v.again(int64(WorkerWaitMin)) // by then it counts, or it was called back
 		return false, v
@@ -173,7 +180,48 @@ func (f *Flights) MaySend(x *Flight, epochNs int64) (may bool, v Verdict) {
 		f.land(x, nil, 0, &v)
 		return false, v
 	}
+	x.out = true
 	return true, v
+}
+
+// Decide returns the answers that a step may decide on, before it does: that a command has no
+// worker must still be so when it is recorded. One of which a copy is on its way goes without; of
+// the others none leaves until Resume.
+func (f *Flights) Decide(answers []executor.Answer) []executor.Answer {
+	if !slices.ContainsFunc(answers, func(a executor.Answer) bool { return a.Unserved }) {
+		return answers
+	}
+	type named struct {
+		plan    string
+		n       uint32
+		purpose string
+		attempt uint32
+	}
+	flying := map[named]*Flight{}
+	for _, x := range f.All() {
+		flying[named{x.Attempt.Plan, x.Command.Number, x.Attempt.Purpose, x.Attempt.Number}] = x
+	}
+	var kept []executor.Answer
+	for _, a := range answers {
+		if a.Unserved {
+			x := flying[named{a.Plan, a.Number, a.Purpose, a.Attempt}]
+			if x == nil || x.out {
+				continue
+			}
+			x.waits, a.Reached = true, a.Reached || x.Reached
+			f.waiting = append(f.waiting, x)
+		}
+		kept = append(kept, a)
+	}
+	return kept
+}
+
+// Resume has copies leave again of what has waited for its record.
+func (f *Flights) Resume() {
+	for _, x := range f.waiting {
+		x.waits = false
+	}
+	f.waiting = nil
 }
 
 // mayRun reports whether a command may leave that does not count yet.
@@ -197,6 +245,7 @@ func (f *Flights) HandOver(run *Run) (answers []executor.Answer) {
 
 // Result takes what became of one sending.
 func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
+	x.out = false
 	if !f.Flies(x) {
 		// An undo is done that no one waits for any more, as its owner was faster: the
 		// core decides what that means.

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -302,6 +303,55 @@ func TestThatNoWorkerTakesACommandIsSeenWithoutABreak(t *testing.T) {
 		v := at(2*UnservedSeen, Result{Fate: NoWorker})
 		if len(v.Answers) != 1 || !v.Answers[0].Unserved || v.Answers[0].Reached != c.reached {
 			t.Errorf("%s: %+v", c.name, v)
+		}
+	}
+}
+
+// TestThatNoWorkerTakesACommandIsStillSoWhenItIsRecorded: no copy leaves between the decision and its
+// record, and none is on its way then. What came to a worker meanwhile is told with it.
+func TestThatNoWorkerTakesACommandIsStillSoWhenItIsRecorded(t *testing.T) {
+	t.Parallel()
+	var f Flights
+	s, second := undoOf("a", ""), undoOf("b", "")
+	second.Number = 2
+	x, _ := f.Take(s, 0)
+	other, _ := f.Take(second, 0)
+	answer := executor.Answer{Plan: "p", Number: x.Command.Number, Purpose: ledger.PurposeUndo,
+		Attempt: x.Attempt.Number, Unserved: true}
+	replied := executor.Answer{Plan: "p", Number: 9, Reply: &api.Reply{}}
+	decide := func(want ...executor.Answer) {
+		t.Helper()
+		if got := f.Decide([]executor.Answer{answer, replied}); !slices.Equal(got, want) {
+			t.Errorf("it is decided on %+v, want %+v", got, want)
+		}
+	}
+	leaves := func(x *Flight, want bool) {
+		t.Helper()
+		if may, v := f.MaySend(x, 0); may != want || v.Again == want {
+			t.Errorf("%s may leave: %v, %+v", x.Attempt.Action, may, v)
+		}
+	}
+	leaves(x, true)
+	decide(replied) // a copy is on its way
+	f.Result(x, Result{Fate: NoWorker}, Instant{})
+	decide(answer, replied)
+	leaves(x, false)
+	leaves(other, true)
+	f.Resume()
+	leaves(x, true)
+	f.Result(x, Result{Fate: Overheard}, Instant{})
+	reached := answer
+	reached.Reached = true
+	decide(reached, replied)
+	f.Resume()
+	for _, wrong := range []executor.Answer{
+		{Plan: "q", Number: answer.Number, Purpose: answer.Purpose, Attempt: answer.Attempt, Unserved: true},
+		{Plan: "p", Number: answer.Number + 7, Purpose: answer.Purpose, Attempt: answer.Attempt, Unserved: true},
+		{Plan: "p", Number: answer.Number, Purpose: api.PurposeProbe, Attempt: answer.Attempt, Unserved: true},
+		{Plan: "p", Number: answer.Number, Purpose: answer.Purpose, Attempt: answer.Attempt + 1, Unserved: true},
+	} {
+		if got := f.Decide([]executor.Answer{wrong}); len(got) > 0 {
+			t.Errorf("no command of it is on its way: %+v", got)
 		}
 	}
 }

@@ -41,6 +41,15 @@ type Eraser interface {
 	Destroy() // whatever Next returns, one after the other
 }
 
+// deciding are the answers that a step may decide on. What waited for the record of an earlier one
+// leaves again.
+func (o *Outbound) deciding(answers []executor.Answer) []executor.Answer {
+	o.Dispatcher.Lock()
+	defer o.Dispatcher.Unlock()
+	o.Flights.Resume()
+	return o.Flights.Decide(answers)
+}
+
 // settling is what was done and is not recorded yet.
 func (o *Outbound) settling() (paged []executor.Paged, destroyed []string) {
 	o.Pager.Lock()

@@ -68,8 +68,13 @@ func (s *Session) Step(fx Effects) (more bool, err error) {
 	in := Inputs{Proof: proof}
 	if decides {
 		in.Paged, in.Destroyed = s.out.settling()
+		s.answers = s.out.deciding(s.answers)
 	}
-	return s.carryOut(s.Machine.Step(now, in), in, now, fx)
+	r := s.Machine.Step(now, in)
+	if decides && r.Append == nil { // nothing is recorded
+		s.out.deciding(nil)
+	}
+	return s.carryOut(r, in, now, fx)
 }
 
 // carryOut does what a step asks for, field by field in the order of Ready, which says why it is

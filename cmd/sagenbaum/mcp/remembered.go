@@ -13,8 +13,8 @@ import (
 
 // rememberedIn are the servers of files whose gateways a folder of states remembers. looked are the
 // files that say so. Another server is not started by what is remembered: which program that would
-// be, which account, and which data, depends on the environment and the folder of its client, and an
-// undo that looks at other data finds nothing to undo. The undo of files goes by their paths.
+// be, which account, and which data, depends on the environment and the folder of its client, and
+// an undo that looks at other data finds nothing to undo. The undo of files goes by their paths.
 func rememberedIn(state string, bad func(file, server string, err error)) (list []hosted,
 	looked []string) {
 	for _, g := range started.List(state) {

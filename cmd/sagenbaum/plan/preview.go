@@ -221,8 +221,8 @@ func Touched(v api.Preview, most int) (lines []string) {
 	return lines
 }
 
-// argumentsText prints a JSON object as name=value, in its own order. Of the undo of a call of an MCP
-// server it is what that was called with, beside which the images are long.
+// argumentsText prints a JSON object as name=value, in its own order. Of the undo of a call of an
+// MCP server it is what that was called with, beside which the images are long.
 func argumentsText(raw json.RawMessage) string {
 	var call struct {
 		Input  json.RawMessage `json:"input"`

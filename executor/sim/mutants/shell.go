@@ -195,6 +195,8 @@ var shell = map[string][]mutant{
 			"resent || c.Earlier", "resent"},
 		{"a delivery after one in doubt leaves late", "executor/turn/flights.go",
 			"x.Reached || x.Command.Unsure", "x.Reached"},
+		{"copies leave while it is recorded that no worker has them", "executor/turn/flights.go",
+			"x.waits, a.Reached = true, a.Reached", "a.Reached = a.Reached"},
 		{"a failed copy is told as the first", "executor/turn/flights.go",
 			"v.Answers[len(v.Answers)-1].Reached = copied", "_ = copied"},
 		{"a delivery leaves without the lock", "executor/turn/flights.go",

@@ -2,8 +2,8 @@
 // host undoes what they have done when they are gone, and whoever finds an undo that nothing serves
 // is told what to start.
 //
-// In the folder of images there is one file for each server and tenant, with the command line of the
-// worker that undoes what its gateway does, and without any environment.
+// In the folder of images there is one file for each server and tenant, with the command line of
+// the worker that undoes what its gateway does, and without any environment.
 package started
 
 import (
