@@ -297,6 +297,10 @@ func sayUnserved(ctx context.Context, out io.Writer, c *cli.Client, plans []Chos
 		return
 	}
 	answer, err := cli.Ask(ctx, c, api.WorkerServed, question)
+	no := func(call api.Served) bool { return call.Served == api.ServedNo }
+	if err == nil && slices.ContainsFunc(answer.Calls, no) && cli.Pause(ctx, servedAgain) {
+		answer, err = cli.Ask(ctx, c, api.WorkerServed, question) // a host takes over from a gateway
+	}
 	if err != nil {
 		return
 	}
@@ -312,8 +316,9 @@ func sayUnserved(ctx context.Context, out io.Writer, c *cli.Client, plans []Chos
 }
 
 const (
-	servedMax = 1000 // capabilities of one question
-	pastShown = 5    // plans of which nothing can be undone
+	servedMax   = 1000        // capabilities of one question
+	servedAgain = time.Second // until it is asked once more
+	pastShown   = 5           // plans of which nothing can be undone
 )
 
 // errNo ends the command where the answer to its question is no.

@@ -129,16 +129,19 @@ func (l *linter) warnings(c contract.Contract) {
 // restoring asks what keeps an undo that puts back what was there before from overwriting what
 // someone else has written since.
 func (l *linter) restoring(c contract.Contract) {
-	if c.Inverse.Unchanged != "" || c.Inverse.Actuator == contract.ActuatorMemory {
+	if c.Inverse.Unchanged != "" {
 		return
+	}
+	want := "add unchanged, as in probe.etag != null && probe.etag == output.etag, with a probe that " +
+		"finds what is there, and pass =probe.etag for the provider to compare"
+	if c.Inverse.Actuator == contract.ActuatorMemory { // which knows no probe
+		want = "a key of its own for what the undo asserts"
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Inverse.With)) {
 		b, err := l.programs.Binding(argument.Text(c.Inverse.With[name]))
 		if err == nil && b.Reads("before") {
 			l.warn("inverse", "it puts back what was there before, and may overwrite what someone else "+
-				"has written since", "add unchanged, as in probe.etag != null && probe.etag == "+
-				"output.etag, with a probe that finds what is there, and pass =probe.etag for the "+
-				"provider to compare")
+				"has written since", want)
 			return
 		}
 	}

@@ -71,3 +71,21 @@ func TestAnExampleSaysWhatIsUnchanged(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestAnUndoThatPutsBackIsWarnedOf: it may overwrite what someone else has written since, in working
+// memory as well, where nothing asks before it.
+func TestAnUndoThatPutsBackIsWarnedOf(t *testing.T) {
+	const text = head + "capability: a.update\nclass: compensable\nlate: never\nbefore: {call: a.get, with: {id: =input.id}}\n"
+	for inverse, want := range map[string]string{
+		"{call: a.put, with: {v: =before.v}}":                                         "add unchanged",
+		"{call: a.put, with: {v: =input.id}}":                                         "",
+		"{actuator: memory, call: fact.assert, with: {key: k, value: =before.v}}":     "a key of its own",
+		"{actuator: memory, call: fact.assert, with: {key: k, value: free}}":          "",
+		"{actuator: memory, call: fact.retract, with: {key: '=\"k/\" + before.key'}}": "a key of its own",
+	} {
+		got := lint(t, text+"inverse: "+inverse+"\n")
+		if strings.Contains(got, "it puts back") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %q", inverse, got, want)
+		}
+	}
+}
