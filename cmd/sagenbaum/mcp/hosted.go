@@ -344,6 +344,24 @@ func (h hosted) leaves() bool {
 	return h.remembered && started.Served(h.entry.config.State, h.undo, h.gateway.Tenant)
 }
 
+// left is closed once a gateway serves the undos of a server that is remembered, or ctx ends.
+func (h hosted) left(ctx context.Context) <-chan struct{} {
+	if !h.remembered {
+		return nil
+	}
+	left := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(left)
+		// Another host that asks as well looks like a gateway for a moment.
+		for seen := 0; seen < 2 && cli.Pause(ctx, hostedFree); seen++ {
+			if !h.leaves() {
+				seen = -1
+			}
+		}
+	}()
+	return left
+}
+
 // serve serves the undos of one server until ctx ends, a gateway does, or its connection is lost,
 // and reports whether it has begun to.
 func (h hosted) serve(ctx context.Context, connect func(tenant string) (*nats.Conn, error),
@@ -371,17 +389,15 @@ func (h hosted) serve(ctx context.Context, connect func(tenant string) (*nats.Co
 	}
 	log.Info("serving the undos of an MCP server", "server", server.Name(), "tenant", tenant,
 		"capability", server.Undo())
-	for free := 0; free < 2; { // another host that asks as well looks like a gateway for a moment
-		select {
-		case <-ctx.Done():
-			free = 2
-		case <-w.Lost():
-			free, err = 2, w.Err()
-		case <-time.After(hostedFree):
-			if free++; !h.leaves() {
-				free = 0
-			}
-		}
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	select {
+	case <-ctx.Done():
+	case <-w.Lost():
+		err = w.Err()
+	case <-h.left(looking):
+		log.Info("the undos of an MCP server are left to its gateway, which runs", "server",
+			server.Name(), "tenant", tenant)
 	}
 	// What is not finished by then is asked for again, under the same key.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), hostedEnd)

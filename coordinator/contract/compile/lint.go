@@ -132,8 +132,8 @@ func (l *linter) restoring(c contract.Contract) {
 	if c.Inverse.Unchanged != "" {
 		return
 	}
-	want := "add unchanged, as in probe.etag != null && probe.etag == output.etag, with a probe that " +
-		"finds what is there, and pass =probe.etag for the provider to compare"
+	want := "add unchanged, as in probe.etag != null && probe.etag == output.etag, with a probe " +
+		"that finds what is there, and pass =probe.etag for the provider to compare"
 	if c.Inverse.Actuator == contract.ActuatorMemory { // which knows no probe
 		want = "a key of its own for what the undo asserts"
 	}

@@ -75,7 +75,8 @@ func TestAnExampleSaysWhatIsUnchanged(t *testing.T) {
 // TestAnUndoThatPutsBackIsWarnedOf: it may overwrite what someone else has written since, in working
 // memory as well, where nothing asks before it.
 func TestAnUndoThatPutsBackIsWarnedOf(t *testing.T) {
-	const text = head + "capability: a.update\nclass: compensable\nlate: never\nbefore: {call: a.get, with: {id: =input.id}}\n"
+	const text = head + "capability: a.update\nclass: compensable\nlate: never\n" +
+		"before: {call: a.get, with: {id: =input.id}}\n"
 	for inverse, want := range map[string]string{
 		"{call: a.put, with: {v: =before.v}}":                                         "add unchanged",
 		"{call: a.put, with: {v: =input.id}}":                                         "",
