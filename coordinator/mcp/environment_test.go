@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +37,34 @@ func TestAFolderBelowHomeIsOne(t *testing.T) {
 	}
 	if got, ok := mcp.Folder("~/none"); ok {
 		t.Errorf("there is %q", got)
+	}
+}
+
+// Only what goes by paths of files is undone by a server that is started elsewhere.
+func TestWhatUndoesByPathsAsksNoServer(t *testing.T) {
+	t.Parallel()
+	packs, err := mcp.BuiltIn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, pack := range packs {
+		got[pack.Server] = pack.GoesByPaths()
+	}
+	want := map[string]bool{"secure-filesystem-server": true, "@cyanheads/git-mcp-server": true, "memory-server": false}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	const head = "apiVersion: sagenbaum/v1\nkind: MCPPack\nserver: x\nfiles: true\ntools:\n  a: {class: compensable, "
+	for text, want := range map[string]bool{
+		"undo: [{call: fs.restore, with: {before: =before}}]}\n": true,
+		"undo: [{tool: b}]}\n": false,
+		"undo: [{call: fs.restore, with: {before: =before}}], probe: {tool: b}, done: 'true'}\n": false,
+	} {
+		pack, err := mcp.ParsePack("x.yaml", []byte(head+text))
+		if err != nil || pack.GoesByPaths() != want {
+			t.Errorf("%s: %v, %v", text, pack.GoesByPaths(), err)
+		}
 	}
 }
 

@@ -246,6 +246,18 @@ func ParsePack(name string, data []byte) (Pack, error) {
 // variableName is how POSIX has the names of variables (XBD 8.1), and lower case.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
+// GoesByPaths reports whether what undoes the calls of the tools works on files by their paths, and
+// asks no server: whichever program that is, and in which environment, it finds the same.
+func (p Pack) GoesByPaths() bool {
+	for _, tool := range sortedKeys(p.Tools) {
+		t := p.Tools[tool]
+		if t.Class == contract.Compensable && (Recipe{Probe: t.Probe, Undo: t.Undo}).callsTools() {
+			return false
+		}
+	}
+	return p.Files
+}
+
 // environmentOf are the variables that any of the packs names and that are set, with their values;
 // of two spellings of a path one.
 func environmentOf(packs []Pack, set []string) map[string]string {

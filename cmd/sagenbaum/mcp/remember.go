@@ -66,7 +66,7 @@ func (o *options) remember(config mcp.Config, args []string) (free func()) {
 			continue // nothing undoes what it does
 		}
 		g := started.Gateway{Undo: server.Undo(), Folder: folder, Worker: o.workerLine(args),
-			Files: server.Pack().Files, Tenant: config.Tenant}
+			Files: server.Pack().GoesByPaths(), Tenant: config.Tenant}
 		err := started.Remember(server.State(), g, mcp.KeptFor, time.Now())
 		if err == nil && config.ServeUndos {
 			var leave func()

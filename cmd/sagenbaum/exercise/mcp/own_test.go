@@ -215,6 +215,18 @@ func TestTheServerThatAGatewayStartedUndoesWhenItIsGone(t *testing.T) {
 			t.Errorf("the folder is\n%s\nwant\n%s", now, starts[n])
 		}
 	}
+	next := cmdtest.Sagenbaum(t, append([]string{"mcp", "--start", address, "--"}, filesServer(t, dirs[0])...)...)
+	next.Env = cmdtest.Environment(home)
+	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+		&sdk.CommandTransport{Command: next}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Eventually(t, "a gateway that runs has its undos", func() (string, bool) {
+		log, _ := os.ReadFile(filepath.Join(home, ".local", "state", "sagenbaum", "serve.log")) // where it is there
+		return string(log), strings.Contains(string(log), "are left to its gateway")
+	})
+	_ = client.Close()
 }
 
 // A server that someone else has started is theirs, and a call that cannot be recorded says so.

@@ -24,7 +24,7 @@ type Gateway struct {
 	Undo   string   `json:"undo"`   // capability that undoes what it does
 	Folder string   `json:"folder"` // in which it was started
 	Worker []string `json:"worker"` // command line of the worker for it
-	Files  bool     `json:"files"`  // it undoes files by their paths: no environment matters
+	Files  bool     `json:"files"`  // its undos go by paths of files: no environment matters
 	Tenant string   `json:"tenant"` // in which it records; empty: an earlier version has written it
 }
 
