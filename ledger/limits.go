@@ -87,7 +87,7 @@ func SettleNs(settle, timeout int64) int64 {
 // NamedSince and PartialSince; 6 if of one that has FollowsSince; 5 if of one that has
 // BoundedSince and KeptSince; 4 if it says what a condition, a verdict or a request undoes, or
 // begins the term of a holder that has ScopedSince; 3 if it says what the tenant may do; 2 if it
-// has a dispatch that goes behind another one; else 1.
+// has a dispatch that is ahead of its turn; else 1.
 const ReaderVersion = 22
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 
@@ -69,17 +68,11 @@ const ownMeta = "io.modelcontextprotocol/"
 // Read returns the next message; a result, and what is passed on, has its text in its metadata.
 func (c exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	message, err := readable(ctx, c.Connection)
-	if r, ok := message.(*jsonrpc.Request); ok && slices.Contains(saidMethods, r.Method) {
-		if r.Method == progressMethod {
-			c.exact.progresses(r.Params)
-		}
-		if len(r.Params) > 0 {
-			r.Params = withRaw(r.Params)
-		}
+	if r, ok := message.(*jsonrpc.Request); ok && r.Method == progressMethod {
+		c.exact.progresses(r.Params)
 	}
-	response, ok := message.(*jsonrpc.Response)
-	if err == nil && ok && len(response.Result) > 0 {
-		response.Result = withRaw(response.Result)
+	if err == nil {
+		giveText(message, saidMethods)
 	}
 	return message, err
 }
@@ -93,24 +86,10 @@ func (t exact) progresses(text json.RawMessage) {
 
 // incoming is a message that has come, as Read returns it.
 func (t exact) incoming(message json.RawMessage) json.RawMessage {
-	var method string
-	about := "result"
-	if json.Unmarshal(memberOf(message, "method"), &method) == nil &&
-		slices.Contains(saidMethods, method) {
-		about = "params"
+	if methodOf(message) == progressMethod {
+		t.progresses(memberOf(message, "params"))
 	}
-	object := memberOf(message, about)
-	if len(object) == 0 {
-		return message
-	}
-	if method == progressMethod {
-		t.progresses(object)
-	}
-	with, err := withValue(message, about, withRaw(object))
-	if err != nil {
-		return message
-	}
-	return with
+	return withText(message, saidMethods)
 }
 
 // errRejected is what the SDK takes for an error of one message; it ends the connection at others.

@@ -383,7 +383,7 @@ func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	received(message)
+	giveText(message, rawMethods)
 	switch m := message.(type) {
 	case *jsonrpc.Request:
 		if m.ID.IsValid() {

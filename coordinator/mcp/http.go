@@ -254,36 +254,17 @@ func asReceived(next http.Handler) http.Handler {
 	})
 }
 
-// withTexts gives the messages in a body their texts, as received does.
+// withTexts gives the messages in a body their texts, as giveText does.
 func withTexts(body []byte) []byte {
 	var batch []json.RawMessage
 	if json.Unmarshal(body, &batch) == nil {
 		for i := range batch {
-			batch[i] = withText(batch[i])
+			batch[i] = withText(batch[i], rawMethods)
 		}
 		if again, err := encode(batch); err == nil {
 			return again
 		}
 		return body
 	}
-	return withText(body)
-}
-
-func withText(message json.RawMessage) json.RawMessage {
-	var method string
-	about := "params"
-	if json.Unmarshal(memberOf(message, "method"), &method) != nil {
-		about = "result"
-	} else if !slices.Contains(rawMethods, method) {
-		return message
-	}
-	object := memberOf(message, about)
-	if len(object) == 0 {
-		return message
-	}
-	again, err := withValue(message, about, withRaw(object))
-	if err != nil {
-		return message
-	}
-	return again
+	return withText(body, rawMethods)
 }

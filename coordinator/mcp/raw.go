@@ -167,11 +167,11 @@ const (
 	completeMethod = "notifications/elicitation/complete"
 )
 
-// received is a message of a client, with its text in its metadata where it is passed on.
-func received(message jsonrpc.Message) {
+// giveText gives a request of one of some methods, or an answer, its text in its metadata.
+func giveText(message jsonrpc.Message, methods []string) {
 	switch m := message.(type) {
 	case *jsonrpc.Request:
-		if slices.Contains(rawMethods, m.Method) && len(m.Params) > 0 {
+		if slices.Contains(methods, m.Method) && len(m.Params) > 0 {
 			m.Params = withRaw(m.Params)
 		}
 	case *jsonrpc.Response:
@@ -179,6 +179,33 @@ func received(message jsonrpc.Message) {
 			m.Result = withRaw(m.Result)
 		}
 	}
+}
+
+// withText is giveText for a message that is not read yet.
+func withText(message json.RawMessage, methods []string) json.RawMessage {
+	about := "result"
+	if method := methodOf(message); slices.Contains(methods, method) {
+		about = "params"
+	} else if method != "" {
+		return message
+	}
+	object := memberOf(message, about)
+	if len(object) == 0 {
+		return message
+	}
+	with, err := withValue(message, about, withRaw(object))
+	if err != nil {
+		return message
+	}
+	return with
+}
+
+// methodOf is the method of a message that is not read yet; empty: it has none.
+func methodOf(message json.RawMessage) (method string) {
+	if json.Unmarshal(memberOf(message, "method"), &method) != nil {
+		return ""
+	}
+	return method
 }
 
 // answeredAs is the answer of a client as its server gets it: as it is written, unless the SDK has

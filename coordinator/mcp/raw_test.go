@@ -43,8 +43,8 @@ const (
 	rawLog      = `{"newer":0.50,"data":{"cost":10.10,"id":12345678901234567890},"level":"info","_meta":{"a":1.0}}`
 	rawUpdated  = `{"newer":0.50,"uri":"note://all"}`
 	rawComplete = `{"newer":0.50,"elicitationId":"e1"}`
-	rawQuestion = `{"newer":0.50,"requestedSchema":{"type":"object","properties":{"sum":{"type":"number","maximum":10.10}}},` +
-		`"message":"<b>"}`
+	rawQuestion = `{"newer":0.50,"requestedSchema":{"type":"object","properties":` +
+		`{"sum":{"type":"number","maximum":10.10}}},"message":"<b>"}`
 	rawContents = `{"contents":[{"uri":"note://all","text":"x","newer":2.50}],"newer":2.50}`
 )
 

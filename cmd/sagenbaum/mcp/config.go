@@ -36,6 +36,14 @@ type entry struct {
 	problem error    // why there is no server in it
 }
 
+// files are those that say what there is: where it is from, and the packs of its gateway.
+func (e *entry) files() []string {
+	if e.gateway == nil {
+		return e.sources
+	}
+	return slices.Concat(e.sources, e.gateway.packs)
+}
+
 // words are what names the server in a command line of sagenbaum mcp.
 func (e *entry) words() []string {
 	if e.config.URL != "" {

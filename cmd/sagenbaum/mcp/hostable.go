@@ -21,9 +21,8 @@ func (e *entry) hostable() error {
 	if e.problem != nil {
 		return e.problem
 	}
-	files, places := slices.Clone(e.sources), slices.Clone(e.config.Roots)
+	places := slices.Clone(e.config.Roots)
 	if own := e.gateway; own != nil {
-		files = append(files, own.packs...)
 		places = slices.Concat(places, own.packs, own.roots)
 		for _, place := range []string{own.state, own.file} {
 			if place != "" {
@@ -49,7 +48,7 @@ func (e *entry) hostable() error {
 	if _, err := exec.LookPath(e.config.Command); err != nil && e.config.URL == "" {
 		return e.unfit("an absolute path, or a program on the PATH of the host", err.Error())
 	}
-	for _, file := range files {
+	for _, file := range e.files() {
 		if why, want := trusted(file); why != "" {
 			return e.unfit(want, why)
 		}

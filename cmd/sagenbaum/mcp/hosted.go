@@ -101,7 +101,9 @@ func (r *reading) look(ctx context.Context) {
 		before[file] = stampOf(file)
 	}
 	for file := range r.stamps {
-		before[file] = stampOf(file)
+		if _, ok := before[file]; !ok {
+			before[file] = stampOf(file)
+		}
 	}
 	if maps.Equal(before, r.stamps) && (r.again.IsZero() || time.Now().Before(r.again)) {
 		return
@@ -122,9 +124,7 @@ func (r *reading) look(ctx context.Context) {
 		case i >= 0:
 			list = slices.Delete(list, i, i+1)
 			kept = append(kept, now)
-		case unread[now.file] && !slices.ContainsFunc(list, func(h hosted) bool {
-			return h.undo == now.undo && h.gateway.Tenant == now.gateway.Tenant
-		}):
+		case unread[now.file] && !slices.ContainsFunc(list, now.undoesAs):
 			kept = append(kept, now)
 		default:
 			r.log.Info("the undos of an MCP server are not served any more: its configuration has "+
@@ -144,10 +144,15 @@ func (r *reading) look(ctx context.Context) {
 	r.running = kept
 }
 
+// undoesAs reports whether the undos of two servers have one name, in one tenant.
+func (h hosted) undoesAs(other hosted) bool {
+	return h.undo == other.undo && h.gateway.Tenant == other.gateway.Tenant
+}
+
 // is reports whether two servers are the same, and their gateways record in the same place.
 func (h hosted) is(other hosted) bool {
 	a, b := h.gateway, other.gateway
-	return h.file == other.file && h.undo == other.undo && a.Tenant == b.Tenant &&
+	return h.file == other.file && h.undoesAs(other) &&
 		a.Server == b.Server && a.Creds == b.Creds &&
 		reflect.DeepEqual(h.entry.config, other.entry.config)
 }
@@ -165,8 +170,8 @@ func stampOf(file string) string {
 	}
 	if info.IsDir() { // other files in it change all the time
 		stamp := ""
-		for _, g := range started.List(file) {
-			stamp += g.File(file) + " " + stampOf(g.File(file)) + "\n"
+		for _, kept := range started.Files(file) {
+			stamp += kept + " " + stampOf(kept) + "\n"
 		}
 		return stamp
 	}
@@ -209,10 +214,7 @@ func (r *reading) read() (list []hosted, looked []string, unread map[string]bool
 			continue
 		}
 		for _, e := range entries {
-			looked = append(looked, e.sources...)
-			if e.gateway != nil {
-				looked = append(looked, e.gateway.packs...)
-			}
+			looked = append(looked, e.files()...)
 			h := hosted{entry: e, file: file}
 			if err := h.plan(o); err != nil {
 				bad(file, e.name, err)
@@ -231,9 +233,7 @@ func (r *reading) read() (list []hosted, looked []string, unread map[string]bool
 		list = list[:mcp.ServersMax]
 	}
 	for _, h := range some {
-		if !slices.ContainsFunc(list, func(o hosted) bool {
-			return o.undo == h.undo && o.gateway.Tenant == h.gateway.Tenant
-		}) {
+		if !slices.ContainsFunc(list, h.undoesAs) {
 			list = append(list, h)
 		}
 	}
@@ -276,9 +276,8 @@ func distinct(list []hosted, bad func(file, server string, err error)) (kept []h
 		twice := false
 		var other *hosted
 		for j := range list {
-			same := list[j].undo == h.undo && list[j].gateway.Tenant == h.gateway.Tenant
 			switch {
-			case i == j || !same:
+			case i == j || !h.undoesAs(list[j]):
 			case !reflect.DeepEqual(list[j].entry.config, h.entry.config):
 				other = &list[j]
 			case j < i:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -78,7 +79,9 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 		return err
 	}
 	for _, server := range config.Servers {
-		o.states = append(o.states, server.State())
+		if !slices.Contains(o.states, server.State()) {
+			o.states = append(o.states, server.State())
+		}
 	}
 	conn, err := o.reach(cmd, s, logger)
 	if err != nil {

@@ -230,8 +230,7 @@ func (o *options) startOwn(s *cli.Settings) (own *ownServer, err error) {
 		return nil, fail(err)
 	}
 	line := []string{"serve", "--data", own.data, "--listen", o.start, "--tenant", s.Tenant}
-	slices.Sort(o.states)
-	for _, state := range slices.Compact(o.states) {
+	for _, state := range o.states {
 		line = append(line, "--mcp", state)
 	}
 	child := exec.Command(program, line...)

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/sagenbaum/sagenbaum/connect"
-	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
@@ -51,9 +50,6 @@ func rememberedAs(state string, g started.Gateway) (found hosted, looked []strin
 	case len(g.Worker) < len(worker) || !slices.Equal(g.Worker[:len(worker)], worker):
 		return found, nil, cli.Fail(cli.ExitFailed, "sagenbaum serve --mcp FILE",
 			"it has no command line of a worker")
-	case !ledger.ValidToken(g.Tenant):
-		return found, nil, cli.Fail(cli.ExitFailed, "a tenant of "+ledger.TokenWanted,
-			"%.80q is no tenant", g.Tenant)
 	case g.Relative() != "":
 		return found, nil, cli.Fail(cli.ExitFailed, "an absolute path; or "+next,
 			"%s is relative to the folder of the client", g.Relative())
@@ -64,10 +60,7 @@ func rememberedAs(state string, g started.Gateway) (found hosted, looked []strin
 	var problem error
 	for _, e := range entries {
 		e.sources = append(e.sources, g.File(state))
-		looked = append(looked, e.sources...)
-		if e.gateway != nil {
-			looked = append(looked, e.gateway.packs...)
-		}
+		looked = append(looked, e.files()...)
 		// Where it has recorded does not matter: the name is of what it has changed.
 		h := hosted{entry: e, file: state, remembered: true,
 			gateway: &cli.Settings{Server: connect.ServerDefault, Tenant: g.Tenant}}

@@ -78,7 +78,7 @@ func Remember(state string, g Gateway, kept time.Duration, now time.Time) error 
 		return fmt.Errorf("cannot remember a gateway: %w",
 			errors.Join(err, os.Remove(draft.Name())))
 	}
-	for _, file := range files(state) {
+	for _, file := range Files(state) {
 		info, err := os.Stat(file)
 		if err != nil || now.Sub(info.ModTime()) <= kept {
 			continue
@@ -90,7 +90,8 @@ func Remember(state string, g Gateway, kept time.Duration, now time.Time) error 
 	return nil
 }
 
-func files(state string) []string {
+// Files are those in which a folder remembers gateways.
+func Files(state string) []string {
 	entries, err := os.ReadDir(state)
 	if err != nil {
 		return nil
@@ -112,7 +113,7 @@ func List(state string) []Gateway {
 		at time.Time
 	}
 	var all []dated
-	for _, file := range files(state) {
+	for _, file := range Files(state) {
 		info, err := os.Stat(file)
 		if g, ok := read(file); ok && err == nil {
 			all = append(all, dated{g, info.ModTime()})
