@@ -152,6 +152,16 @@ func TestS39APlanDeclaredOtherwiseIsRefused(t *testing.T) {
 	}
 }
 
+// ofThisProgram is the version of handlers that give none.
+func ofThisProgram(t *testing.T) string {
+	t.Helper()
+	version, err := replay.BuildVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
+
 // TestS40AChangedHandlerIsRefusedOrPinned: the version that is recorded undoes the
 // action, whatever the code has become.
 func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
@@ -171,6 +181,26 @@ func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
 		defer cancel()
 		wantDiverged(t, l.process().Run(ctx, config("v-refused"), w.play(newer(w), ends(errNoRoom))), "a", "version")
 	})
+	// What gives no version has that of its program: another build is refused, and told what would
+	// have outlived it; so is the version that earlier releases gave to all.
+	for plan, version := range map[string]string{"v-build": "0123456789ab", "v-before": "1"} {
+		t.Run("of another program, version "+version, func(t *testing.T) {
+			w := newTour(l)
+			earlier := w.actions("a b")
+			for i := range earlier {
+				earlier[i].Undo = w.undo(version)
+			}
+			w.lost(t, plan, earlier)
+			ctx, cancel := bounded(t)
+			defer cancel()
+			err := l.process().Run(ctx, config(plan), w.play(w.actions("a b"), ends(errNoRoom)))
+			wantDiverged(t, err, "a", "version")
+			if want := "version is now " + ofThisProgram(t) + ", that of this program, as Undo.Version is empty, " +
+				"recorded is " + version; !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		})
+	}
 	t.Run("earlier handler kept", func(t *testing.T) {
 		w := newTour(l)
 		w.lost(t, "v-earlier", w.actions("a b"))
@@ -179,7 +209,7 @@ func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
 		all := append(newer(w), w.action("c"))
 		for i := range all {
 			all[i].Undo = w.undo("2")
-			all[i].Undo.Earlier = map[string]replay.Handler{"1": w.handler("")}
+			all[i].Undo.Earlier = map[string]replay.Handler{ofThisProgram(t): w.handler("")}
 		}
 		wantUnwound(t, l.process().Run(ctx, config("v-earlier"), w.play(all, ends(errNoRoom))), ledger.StateCompensated)
 		if got := w.undoneText(); got != "c2 b a" {
@@ -198,7 +228,8 @@ func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
 		newest := l.process()
 		wantUnwound(t, newest.Run(ctx, pinned, w.play(append(newer(w), c), ends(errNoRoom))), ledger.StateUnwinding)
 		l.showsAction("v-pinned", "b", func(a api.Action) bool {
-			return a.WaitsFor != "" && strings.HasPrefix(a.WaitsFor, "the handler of b, version 1, of agent a1: no process offers it, tries: ")
+			return a.WaitsFor != "" && strings.HasPrefix(a.WaitsFor, "the handler of b, version "+ofThisProgram(t)+
+				", of agent a1: no process offers it, tries: ")
 		})
 		// b was sent ahead: until the success of c is recorded, its handler may be needed
 		l.showsAction("v-pinned", "c", func(a api.Action) bool { return a.Undo == "compensated" })
@@ -221,12 +252,13 @@ func TestS36TheExecutorWaitsVisiblyForHandlers(t *testing.T) {
 	w := newTour(l)
 	w.lost(t, "gone", w.actions("a b c"))
 	l.cancelPlan("gone")
+	waits := "the handler of c, version " + ofThisProgram(t) + ", of agent a1"
 	l.showsAction("gone", "c", func(a api.Action) bool {
-		return strings.HasPrefix(a.WaitsFor, "the handler of c, version 1, of agent a1: no process offers it")
+		return strings.HasPrefix(a.WaitsFor, waits+": no process offers it")
 	})
 	var status api.StatusAnswer
 	l.ask("status", struct{}{}, &status)
-	if v := status.Status.Waiting; len(v) != 1 || v[0].Handler != "the handler of c, version 1, of agent a1" {
+	if v := status.Status.Waiting; len(v) != 1 || v[0].Handler != waits {
 		t.Errorf("waiting %+v", v)
 	}
 	ctx, cancel := bounded(t)

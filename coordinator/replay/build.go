@@ -9,11 +9,11 @@ import (
 	"sync"
 )
 
-// BuildVersion is a version for [Undo] that no one can forget to change: the first 12 hex digits of
-// the SHA-256 of the program that runs, which any change of its code or of what it links gives
-// another one. So does a build of the same code with another compiler or other flags: what an
-// earlier build has registered then waits for a process of that build, as for any other version.
-// The error is that of reading the program's file.
+// BuildVersion is the version of an [Undo] that gives none: the first 12 hex digits of the SHA-256
+// of the program that runs, which are others after any change of its code or of what it links. They
+// are after a build of the same code with another compiler or other flags, too: what an earlier
+// build has registered then waits for a process of that build, as for any other version. The error
+// is that of reading the program's file.
 var BuildVersion = sync.OnceValues(func() (string, error) {
 	// On Linux this is the program that runs, also when another one has taken its place.
 	if version, err := fileVersion("/proc/self/exe"); err == nil {

@@ -200,7 +200,13 @@ func (r *run) compile(ctx context.Context, a Action, past *coordinator.PastActio
 		under, err = r.claim.Contract(ctx, a.Capability)
 		return nil, under, "", err
 	}
-	version, call = cmp.Or(u.Version, "1"), u.Handler
+	version, call = u.Version, u.Handler
+	if version == "" {
+		if version, err = BuildVersion(); err != nil {
+			return nil, nil, "", ledger.Refuse("action.undo.version", "empty",
+				fmt.Sprintf("a version, as that of this program is not known: %v", err))
+		}
+	}
 	switch {
 	case call == nil:
 		return nil, nil, "", ledger.Refuse("action.undo.handler", "missing", "a function")

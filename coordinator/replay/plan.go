@@ -165,7 +165,8 @@ func (r *run) compare(
 	}{
 		{"class", f.Class == class, f.Class, class},
 		{"input", bytes.Equal(past.Input, input), digestText(past.Input), digestText(input)},
-		{"version", keep || past.HandlerVersion == version, dash(past.HandlerVersion), dash(version)},
+		{"version", keep || past.HandlerVersion == version, dash(past.HandlerVersion),
+			versionText(version, declared.Undo)},
 		{"contract", keep || bytes.Equal(f.ContractDigest, digest), digestText(f.ContractDigest),
 			digestText(digest)},
 		{"after", slices.Equal(f.After, declared.After), f.After, declared.After},
@@ -187,6 +188,14 @@ func (r *run) diverged(action, field string, recorded, now any) *Diverged {
 }
 
 func dash(text string) string { return cmp.Or(text, "-") }
+
+// versionText is a version, and what gives one that outlives this program where it is the program's.
+func versionText(version string, u *Undo) string {
+	if version != "" && u != nil && u.Version == "" {
+		return version + ", that of this program, as Undo.Version is empty"
+	}
+	return dash(version)
+}
 
 func digestText(sum []byte) string {
 	if len(sum) == 0 {

@@ -110,8 +110,9 @@ type UndoCall struct {
 type Undo struct {
 	Handler Handler // required
 
-	// Version of the handler: 1 to 12 letters, digits, '-' or '_'; default "1". It is
-	// recorded with the action. Change it when the handler changes, or use [BuildVersion].
+	// Version of the handler: 1 to 12 letters, digits, '-' or '_'; default [BuildVersion], so
+	// that a change is never overlooked and each build is another version. It is recorded with
+	// the action. A version that is given outlives a build: change it when the handler changes.
 	Version string
 
 	// Earlier has the handlers of other versions, for what they are recorded for.
