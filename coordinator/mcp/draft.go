@@ -50,6 +50,15 @@ const draftStage = `    stage: commit
     # or probe: {tool: what lists such effects}, with done: CEL that is true where it was made
 `
 
+// draftPromises asks what the tool can promise of a call that has no answer.
+const draftPromises = `    # What makes the undo of a call without an answer soon and sure, as far as the tool has it:
+    # timeout: how long a call may take, as 30s; the undo of one without an answer waits for it (2m)
+    # not_taken: CEL over input and result, true of an error that comes before any effect
+    # probe: {tool: what reads such effects}, with done: CEL that is true where this one is not
+    #   there; without them it is undone without a look
+    # key: an argument for an idempotency key
+`
+
 // Draft proposes a pack for the tools of a server, as a file that a person reads, corrects, and
 // confirms by removing its draft: true. It goes by names, schemas and hints, each of which may be
 // wrong; the comment of each tool says which.
@@ -68,6 +77,7 @@ func Draft(server string, tools []*sdk.Tool) string {
 		case undo != nil:
 			draftTool(&out, t.Name, contract.Compensable,
 				fmt.Sprintf("%s is the opposite of its name (%s)", undo.Name, word))
+			out.WriteString(draftPromises)
 			draftUndo(&out, t, undo)
 		case slices.ContainsFunc(parts(t.Name), reads):
 			draftTool(&out, t.Name, contract.Effectless, "only its name says that it reads")

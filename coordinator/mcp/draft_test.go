@@ -58,6 +58,13 @@ func TestADraftIsReadAndRefusedUntilItIsConfirmed(t *testing.T) {
 		!strings.Contains(draft, `"tag": =output.result.tag # a guess`) {
 		t.Errorf("%+v\n%s", undo, draft)
 	}
+	_, asked, _ := strings.Cut(draft, `  "addUsers":`) // the last one that is undone
+	asked, _, _ = strings.Cut(asked, "    undo:")
+	for _, promise := range []string{"timeout", "not_taken", "probe", "key"} {
+		if !strings.Contains(asked, "    # "+promise+": ") {
+			t.Errorf("it is not asked for %s:\n%s", promise, draft)
+		}
+	}
 	w := newWorld(t)
 	config, _ := w.notes(t)
 	config.Packs = append(config.Packs, mcp.Pack{Server: "notes-server", Draft: true})
