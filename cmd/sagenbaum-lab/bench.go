@@ -37,6 +37,7 @@ type benching struct {
 	profile     string
 	peers       string // folder of a harness of other systems
 	rounds      int
+	blobs       int
 	server      string // a binary of sagenbaum; empty: found or built by serverBinary
 }
 
@@ -60,6 +61,7 @@ Figures vary with the machine; read them as ratios.
   neighbours  what a quiet tenant feels of tenants with costly conditions
   limits  what a steady tenant feels of one whose clients are at its limits
   console  the first byte of its pages with many plans, and what an open page costs
+  blobs   files of 1 MiB captured and restored, and the memory of server, agent and worker
 
 With --peers, undo5 alone is measured, beside other systems: in turns, by a harness that runs
 them all on the same workload. The table says the ratio to the best of them.`,
@@ -84,9 +86,10 @@ them all on the same workload. The table says the ratio to the best of them.`,
 		"held conditions for the leases figures")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "rows of each trace for the timescales figure")
 	flags.IntVar(&b.plans, "plans", 1_000_000, "plans of the ledger for the console figures")
+	flags.IntVar(&b.blobs, "blobs", 1000, "files of the blobs figure")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile to `FILE`")
 	flags.StringVar(&b.server, "sagenbaum", "",
-		"`FILE` of the server binary that held starts (default beside this one, else built)")
+		"`FILE` of the server binary that held and blobs start (default beside this one, else built)")
 	flags.StringVar(&b.peers, "peers", "",
 		"`FOLDER` of a harness of other systems, to measure undo5 beside them")
 	flags.IntVar(&b.rounds, "rounds", 5,
@@ -98,7 +101,7 @@ them all on the same workload. The table says the ratio to the best of them.`,
 // benchParts lists what can be measured by itself.
 func benchParts() []string {
 	return []string{"pairs", "undo5", "fold", "held", "leases", "timescales", "wakes", "neighbours",
-		"limits", "console"}
+		"limits", "console", "blobs"}
 }
 
 func (b *benching) wants(name string) bool { return b.only == "" || b.only == name }
@@ -108,7 +111,7 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	case b.only != "" && !slices.Contains(benchParts(), b.only):
 		return cli.Fail(cli.ExitUsage, "--only "+strings.Join(benchParts(), ", "),
 			"unknown figure %q", b.only)
-	case b.each <= 0 || b.within <= 0 || b.held < 1 || b.rows < 1 || b.plans < 1000 || b.rounds < 1 ||
+	case b.each <= 0 || b.within <= 0 || b.held < 1 || b.rows < 1 || b.plans < 1000 || b.rounds < 1 || b.blobs < blobPlans ||
 		len(b.concurrency) == 0 ||
 		slices.Min(b.concurrency) < 1 || len(b.leases) == 0 || slices.Min(b.leases) < 1000:
 		return cli.Fail(cli.ExitUsage, "sagenbaum-lab bench --help",
@@ -151,7 +154,7 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	}{
 		{"held", benchHeld}, {"leases", benchLeases}, {"timescales", benchTimescales},
 		{"wakes", benchWakes}, {"neighbours", benchNeighbours}, {"limits", benchLimits},
-		{"console", benchConsole},
+		{"console", benchConsole}, {"blobs", benchBlobs},
 	} {
 		if !b.wants(part.name) {
 			continue

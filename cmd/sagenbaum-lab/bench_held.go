@@ -62,24 +62,29 @@ func measureServe(ctx context.Context, out io.Writer, b *benching, dir string) e
 func holding(ctx context.Context, p *process.Process) (api.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	line, err := p.Line(ctx)
-	if err != nil {
-		return api.Status{}, err
-	}
-	var r serve.Ready
-	if err := json.Unmarshal([]byte(line), &r); err != nil {
-		return api.Status{}, fmt.Errorf("serve said %q: %w", line, err)
-	}
-	options, _, err := connect.File(r.Creds, benchTenant)
-	if err != nil {
-		return api.Status{}, err
-	}
-	conn, err := nats.Connect(r.URL, options...)
+	conn, err := connectTo(ctx, p)
 	if err != nil {
 		return api.Status{}, err
 	}
 	defer conn.Close()
 	return folded(ctx, conn)
+}
+
+// connectTo connects to a server that was started, once it takes connections.
+func connectTo(ctx context.Context, p *process.Process) (*nats.Conn, error) {
+	line, err := p.Line(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var r serve.Ready
+	if err := json.Unmarshal([]byte(line), &r); err != nil {
+		return nil, fmt.Errorf("serve said %q: %w", line, err)
+	}
+	options, _, err := connect.File(r.Creds, benchTenant)
+	if err != nil {
+		return nil, err
+	}
+	return nats.Connect(r.URL, options...)
 }
 
 // folded waits until the executor on conn holds the tenant and has folded all.

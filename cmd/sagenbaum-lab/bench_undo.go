@@ -407,14 +407,17 @@ func benchHeld(ctx context.Context, out io.Writer, b *benching, dir string) erro
 }
 
 // residentKB reads a process's resident memory; 0 where /proc is not there.
-func residentKB(pid int) int {
+func residentKB(pid int) int { return statusKB(pid, "VmRSS") }
+
+// statusKB reads a number of kB of /proc/PID/status; 0 where that is not there.
+func statusKB(pid int, field string) int {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(data)) {
 		var kb int
-		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kb); err == nil {
+		if _, err := fmt.Sscanf(line, field+": %d kB", &kb); err == nil {
 			return kb
 		}
 	}

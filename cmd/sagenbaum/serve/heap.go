@@ -21,7 +21,7 @@ const (
 	growthMin   = 100     // percent that the heap may grow by until it is collected: Go's default
 	growthMax   = 400
 	growthLeast = 25          // percent, for a heap without pointers
-	heapFree    = 96 << 20    // bytes that any heap may grow to, by growthMax at most
+	heapFree    = 64 << 20    // bytes that any heap may grow to, by growthMax at most
 	heapPoll    = time.Second // how often it is looked whether the heap is idle
 	// heapIdle is after how long without a collection a heap that has more than doubled is
 	// collected: what a burst has left is given back.

@@ -38,7 +38,7 @@ func TestAHeapOfBytesGrowsByWhatItHasOfPointers(t *testing.T) {
 		want            int
 	}{
 		{10, 20, 0, 400},     // to 50 MiB
-		{48, 90, 9, 100},     // to 96 MiB, which is free
+		{32, 60, 6, 100},     // to 64 MiB, which is free
 		{80, 90, 9, 40},      // a tenth of it has pointers
 		{80, 90, 0, 25},      // none
 		{200, 400, 200, 200}, // half of it
