@@ -300,8 +300,7 @@ func (l *linter) trigger(c *Compiled, field string, condition *triggers.Conditio
 			Input: l.lifted(c, example.Input)},
 		NowNs: sampleNs, ArmedNs: sampleNs,
 	}
-	if err := condition.Stuck(scope); err != nil {
-		l.fail(field, "can never answer for an action as in the examples: "+err.Error(), stuckWanted)
+	if l.stuck(field, condition, scope) {
 		return true
 	}
 	result := condition.Evaluate(scope, triggers.Nothing{})
@@ -325,8 +324,20 @@ func (l *linter) trigger(c *Compiled, field string, condition *triggers.Conditio
 	if scope.Action.Output = l.lifted(c, example.Output); scope.Action.Output == nil {
 		scope.Action.Output = []byte("{}")
 	}
+	if l.stuck(field, condition, scope) {
+		return true
+	}
 	payload, _ = l.payload(c, field, condition.Evaluate(scope, triggers.Nothing{}).Waits)
 	return payload
+}
+
+// stuck reports whether values as in an example make a condition an error for ever.
+func (l *linter) stuck(field string, condition *triggers.Condition, scope triggers.Scope) bool {
+	err := condition.Stuck(scope)
+	if err != nil {
+		l.fail(field, "can never answer for an action as in the examples: "+err.Error(), stuckWanted)
+	}
+	return err != nil
 }
 
 // lifted is what triggers may read of an example's value.
