@@ -3,9 +3,11 @@ package executor_test
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -154,5 +156,38 @@ func TestBesideAPartEarlierHoldersHeardNoVerdict(t *testing.T) {
 			t.Errorf("%s: %s, %s", c.line, got.State, s.undos("p"))
 		}
 		s.wantRefolded()
+	}
+}
+
+// TestAnEndMayNotHaveSeenAVerdict: its holder has decided it before a verdict on the whole plan came,
+// and names what it knew to be owed. One that is about the same action changes nothing of that.
+func TestAnEndMayNotHaveSeenAVerdict(t *testing.T) {
+	for _, c := range []struct{ word, says, want string }{
+		{"judge:b=block*", "[b]", "quarantined: a=owed b=quarantined [x]"},
+		{"judge:b=block*", "[a b]", "quarantined: a=owed b=quarantined [x]"},
+		{"judge:b=block", "[b]", "quarantined: a=held b=quarantined [x]"},
+		{"judge:b=block", "[a b]", "I23.outstanding"},
+		{"judge:b=allow*", "[a b]", "I23.outstanding"},
+	} {
+		s := newSchedule(t)
+		s.play("open a a+ b:approve b+ q/open q/x q/x+ q/fail turn judge:b=block") // it has read all of that
+		decided := s.decide(nil)
+		end := decided[len(decided)-1].GetPlanEnded()
+		if end == nil || fmt.Sprint(end.Outstanding) != "[b]" {
+			t.Fatalf("decided were %v", decided)
+		}
+		s.play(c.word)
+		end.Outstanding = strings.Fields(strings.Trim(c.says, "[]"))
+		s.audit = nil // it is asked below
+		s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, decided...)
+		got, judge := s.outcome(), audit.New("t")
+		for _, m := range s.log {
+			if found := judge.Add(m); len(found) > 0 {
+				got = found[0].Clause
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s, %s: %s, want %s", c.word, c.says, got, c.want)
+		}
 	}
 }

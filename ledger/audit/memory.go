@@ -281,8 +281,8 @@ func (l *Ledger) found(ref *pb.Address) string {
 }
 
 // raced reports whether the holder's last message was followed by one about a plan, or about
-// a part of it, from which the record may not have been decided. Reports of workers, facts and
-// verdicts change nothing that is owed at its end.
+// a part of it, from which the record may not have been decided. Reports of workers and facts
+// change nothing that is owed at its end, and a verdict does if all of the plan is undone for it.
 func (l *Ledger) raced(p *plan, r *pb.Record) bool {
 	ended := r.GetPlanEnded() != nil
 	if p == nil || !ended && r.GetUnwindStarted() == nil {
@@ -290,12 +290,19 @@ func (l *Ledger) raced(p *plan, r *pb.Record) bool {
 	}
 	spoken := func(e ledger.Entry) bool {
 		people := e.Source.Class == ledger.ClassAgent || e.Source.Class == ledger.ClassOperator
-		return (people || !ended) && e.Record.GetPlan() == p.id
+		return (people || !ended || l.widens(e.Record)) && e.Record.GetPlan() == p.id
 	}
 	return slices.ContainsFunc(l.behind,
 		func(entries []ledger.Entry) bool { return slices.ContainsFunc(entries, spoken) }) ||
 		slices.ContainsFunc(p.actions,
 			func(a *action) bool { return a.child != nil && l.raced(a.child, r) })
+}
+
+// widens reports whether a record is a verdict for which all of its plan is undone.
+func (l *Ledger) widens(r *pb.Record) bool {
+	k := r.GetVerdictGiven()
+	return k != nil && k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW &&
+		!undoesOne(l.book, k.Scope)
 }
 
 // Leaves remembers the leaf of every record, for the references to it, and whether the
