@@ -40,6 +40,10 @@ type Entry struct {
 	Owner    string `json:"owner,omitempty"`    // uid:gid, where there are such
 	Identity string `json:"identity,omitempty"` // that a rename keeps
 
+	// Attributes are the extended attributes that its users have given it, with its access control
+	// list: noAttributes, or names and values as in the query of a URL. Empty: they are not known.
+	Attributes string `json:"attributes,omitempty"`
+
 	// Of a file. Its bytes are in Content as base64, or a blob; an image that was taken
 	// without them has neither.
 	Size    int64  `json:"size,omitempty"`
@@ -111,6 +115,7 @@ func Same(a, b Image) bool {
 		x, y := a.Entries[i], b.Entries[i]
 		if x.Path != y.Path || x.Kind != y.Kind || x.SHA256 != y.SHA256 || x.Mode != y.Mode ||
 			x.Modified != y.Modified || x.Identity != y.Identity ||
+			!sameAttributes(x.Attributes, y.Attributes) ||
 			x.AnchorModified != y.AnchorModified {
 			return false
 		}
@@ -237,8 +242,15 @@ func look(path string, missing []string) (Entry, error) {
 	e.Mode = mode(info.Mode())
 	e.Modified, e.Accessed, e.Owner, e.Identity = stamp(info.ModTime()), accessed(info), owner(info),
 		identity(info)
-	return e, nil
+	e.Attributes, err = attributes(path)
+	return e, err
 }
+
+// noAttributes is Entry.Attributes of what has none.
+const noAttributes = "-"
+
+// sameAttributes reports whether attributes may be the same ones.
+func sameAttributes(x, y string) bool { return x == y || x == "" || y == "" }
 
 // mode is what chmod takes.
 func mode(m fs.FileMode) uint32 {

@@ -109,6 +109,9 @@ func other(now, after Entry) string {
 		return "has other permissions since: " + text(now.Mode, now.Owner) + ", and the call has left " +
 			text(after.Mode, after.Owner)
 	}
+	if !sameAttributes(now.Attributes, after.Attributes) {
+		return "has other extended attributes, or another access control list, than the call has left"
+	}
 	for i, left := range after.Made {
 		if i < len(now.Made) && now.Made[i] != left {
 			return fmt.Sprintf("is in a folder that has other permissions since: %s, and the call has left "+
@@ -121,10 +124,13 @@ func other(now, after Entry) string {
 // dressable reports whether a file has its bytes still, or again, and mode and time of the effect,
 // or of an undo of it that was cut short.
 func dressable(b, now Entry, after *Entry) bool {
-	if now.Modified == b.Modified && now.Mode == b.Mode && now.Owner == b.Owner || after == nil {
+	attributed := sameAttributes(now.Attributes, b.Attributes)
+	if now.Modified == b.Modified && now.Mode == b.Mode && now.Owner == b.Owner && attributed ||
+		after == nil {
 		return false
 	}
 	return sameTime(now.Modified, after.Modified) &&
+		(attributed || sameAttributes(now.Attributes, after.Attributes)) &&
 		(now.Mode == after.Mode || now.Mode == b.Mode) &&
 		(now.Owner == after.Owner || now.Owner == b.Owner)
 }
@@ -318,7 +324,7 @@ func (f *Files) content(b Entry, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// dress gives a file the owner, mode and times of an entry.
+// dress gives a file the owner, mode, extended attributes and times of an entry.
 func dress(path string, b Entry) error {
 	modified, err := time.Parse(time.RFC3339Nano, b.Modified)
 	if err != nil {
@@ -331,6 +337,9 @@ func dress(path string, b Entry) error {
 	}
 	if err := os.Chmod(path, fileMode(b.Mode)); err != nil {
 		return fmt.Errorf("cannot give %s its mode back: %w", b.Path, err)
+	}
+	if err := setAttributes(path, b.Attributes); err != nil { // after its mode, which an ACL changes
+		return fmt.Errorf("cannot give %s its extended attributes back: %w", b.Path, err)
 	}
 	if err := os.Chtimes(path, last, modified); err != nil {
 		return fmt.Errorf("cannot give %s its time back: %w", b.Path, err)

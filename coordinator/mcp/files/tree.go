@@ -64,6 +64,8 @@ type node struct {
 	SHA256   string `json:"sha256,omitempty"` // of the bytes
 	Means    string `json:"means,omitempty"`  // of an index: of what it says, without times of files
 	Content  string `json:"content,omitempty"`
+
+	Attributes string `json:"attributes,omitempty"` // as of an Entry
 }
 
 const link Kind = "link"
@@ -74,6 +76,9 @@ func (n node) same(o node) bool {
 		n.SHA256, n.Size = o.SHA256, o.Size
 	}
 	n.Modified, n.Means = o.Modified, o.Means
+	if sameAttributes(n.Attributes, o.Attributes) {
+		n.Attributes = o.Attributes
+	}
 	return n == o
 }
 
@@ -178,6 +183,9 @@ func walk(root string) (map[string]node, error) {
 			n.Content, err = os.Readlink(path)
 		default:
 			err = ledger.Refuse("path", path+" is neither a file, a folder nor a link", "one of them")
+		}
+		if n.Kind != link && err == nil {
+			n.Attributes, err = attributes(path)
 		}
 		nodes[name] = n
 		if size += n.Size; err == nil && (len(nodes) > treeMax || size > treeBytes) {
@@ -469,7 +477,7 @@ func (f *Files) putNodes(at string, before, now map[string]node, paths []string,
 			}
 		case File:
 			err = f.rewrite(Entry{Path: path, Kind: File, Mode: b.Mode, Modified: b.Modified,
-				Owner: b.Owner, SHA256: b.SHA256, Blob: true})
+				Owner: b.Owner, Attributes: b.Attributes, SHA256: b.SHA256, Blob: true})
 		case link:
 			err = os.Symlink(b.Content, path)
 		}
@@ -488,7 +496,8 @@ func settleFolders(at string, before, left, now map[string]node, known bool) err
 			continue
 		}
 		path := filepath.Join(at, name)
-		was := Entry{Path: path, Mode: b.Mode, Modified: b.Modified, Owner: b.Owner}
+		was := Entry{Path: path, Mode: b.Mode, Modified: b.Modified, Owner: b.Owner,
+			Attributes: b.Attributes}
 		if err := dress(path, was); err != nil {
 			return err
 		}
