@@ -109,7 +109,7 @@ type action struct {
 	pastBefore    []byte    // its before-image, as recorded
 	registered    *pb.ForwardRegistered
 	reviewed      bool       // registered with a review, in the past
-	ruled         bool       // and it had a verdict
+	ruled         bool       // and it may have been allowed
 	again         bool       // its outcome is older than this process's claim to the plan
 	said          *pb.Record // the outcome that this process has queued last
 	queued        time.Time  // when its pair was queued, or its plan taken over

@@ -53,7 +53,7 @@ var errNotStored = errors.New("the worker says that the plan is not in the ledge
 
 // capture asks what is there before the forward crosses. Errors: *Refused
 // for arguments that cannot be found and an answer that is too large, else
-// ErrNotCaptured.
+// ErrNotCaptured, which is a *Refused, too, where the worker says that asking again will not help.
 func (d *draft) capture(ctx context.Context, p *Plan) (json.RawMessage, error) {
 	action, t := d.ID, d.contract
 	key := ledger.Key(p.c.tenant, p.id, action, ledger.PurposeDo)
@@ -136,8 +136,12 @@ func (c *Coordinator) question(
 	if reply.Code == api.CodeBlobPlan {
 		return nil, false, errNotStored
 	}
-	return nil, reply.Status == api.StatusStop,
-		fmt.Errorf("the worker says %s: %s: %s", reply.Status, reply.Code, reply.Message)
+	says := fmt.Sprintf("the worker says %s: %s: %s", reply.Status, reply.Code, reply.Message)
+	if reply.Status == api.StatusStop {
+		return nil, true, ledger.Refuse("action.before", says,
+			"an action whose earlier state can be kept: the worker would answer the same again")
+	}
+	return nil, false, errors.New(says)
 }
 
 // askWorker asks over NATS. An answer that does not repeat key and attempt is none.

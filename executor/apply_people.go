@@ -303,6 +303,7 @@ func (s about) judged(k *pb.VerdictGiven) {
 	p, a := s.a.plan, s.a
 	a.row.Verdict, a.row.VerdictBy, a.row.VerdictReason, a.row.VerdictNs = k.Outcome, s.e.Source.Name,
 		k.Reason, s.meta.TimeNs
+	a.row.Allowed = a.row.Allowed || k.Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW
 	s.noteVerdict()
 	a.change()
 	wantVerdict(a)

@@ -1,6 +1,9 @@
 package door_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,7 +12,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/blob"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestTheTypeScriptClient runs coordinator/typescript/test.mjs.
@@ -33,6 +40,7 @@ func client(t *testing.T, program, dir string, args ...string) {
 		t.Skipf("*** %s does not run: the client in %s is NOT tested ***: %v", program, dir, err)
 	}
 	l := newLive(t)
+	l.keepsFiles()
 	var asked atomic.Int64
 	crashes := make(chan struct{}, 1)
 	crashes <- struct{}{}
@@ -76,4 +84,48 @@ func client(t *testing.T, program, dir string, args ...string) {
 		t.Errorf("%v\n%s", err, said)
 	}
 	t.Logf("%d requests", asked.Load())
+}
+
+// keepsFiles has a worker keep what is in a file before an agent writes it, as a blob, and put it
+// back.
+func (l *live) keepsFiles() {
+	l.t.Helper()
+	l.publish(contract.Contract{Capability: "disk.write", Class: contract.Compensable,
+		Late:   contract.LateNever,
+		Before: &contract.Before{Call: "disk.keep", With: map[string]any{"path": "=input.path"}},
+		Inverse: &contract.Inverse{Call: "disk.restore",
+			With: map[string]any{"path": "=input.path", "content": "=before.content"}}})
+	blobs := l.work.Blobs()
+	type arguments struct {
+		Path    string
+		Content blob.Ref
+	}
+	err := errors.Join(
+		l.work.Answer("disk.keep", func(ctx context.Context, c api.Command) (a worker.Answer, err error) {
+			var with arguments
+			if err := json.Unmarshal(c.Arguments, &with); err != nil {
+				return a, err
+			}
+			f, err := os.Open(with.Path)
+			if err != nil {
+				return a, worker.Stop(err)
+			}
+			defer func() { _ = f.Close() }()
+			ref, err := blobs.Put(ctx, blob.Value{Plan: c.Plan, From: f})
+			return worker.Answer{Output: map[string]any{"content": ref}}, err
+		}),
+		l.work.Handle("disk.restore", func(ctx context.Context, c api.Command) (r worker.Result, err error) {
+			var with arguments
+			if err := json.Unmarshal(c.Arguments, &with); err != nil {
+				return r, err
+			}
+			f, err := os.Create(with.Path)
+			if err != nil {
+				return r, err
+			}
+			return r, errors.Join(blobs.Copy(ctx, f, with.Content), f.Close())
+		}))
+	if err != nil {
+		l.t.Fatal(err)
+	}
 }

@@ -176,3 +176,49 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 		t.Error("the stream goes on")
 	}
 }
+
+// TestAVerdictThatNoDoorHeardOfIsAsItSays: the door was killed while the action waited for it. An
+// action that nothing has allowed was not called, and its plan goes on; one that was allowed first
+// may have been, and the verdict undoes it.
+func TestAVerdictThatNoDoorHeardOfIsAsItSays(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	for _, c := range []struct{ plan, allowed, verdict, outcome string }{
+		{"blocked", "", "block", "failed"},
+		{"redirected", "", "redirect", "failed"},
+		{"allowed", "accepted", "block", "in_doubt"},
+	} {
+		l.good(l.post, "tripper", "plan.begin", `{"plan":"`+c.plan+`"}`)
+		act := `{"plan":"` + c.plan + `","action":"a","capability":"hotel.book","input":{"city":"Rome"},"review":true`
+		give := func(verdict string) {
+			l.good(l.post, "boss", "verdict.give",
+				`{"plan":"`+c.plan+`","action":"a","verdict":"`+verdict+`","reason":"no"}`)
+		}
+		if a := l.good(l.post, "tripper", "plan.act", act+`,"wait":"1ms"}`); a["state"] != "waiting" {
+			t.Fatalf("%s: %v", c.plan, a)
+		}
+		if c.allowed != "" {
+			give("allow")
+			if a := l.good(l.post, "tripper", "plan.act", act+"}"); a["state"] != c.allowed {
+				t.Fatalf("%s: %v", c.plan, a)
+			}
+		}
+		l.crash()
+		give(c.verdict)
+		if a := l.good(l.post, "tripper", "plan.act", act+"}"); a["state"] != "recorded" || a["by"] != "boss" {
+			t.Errorf("%s: %v", c.plan, a)
+		}
+		for end := time.Now().Add(testenv.Patience); ; <-time.After(10 * time.Millisecond) {
+			got := l.good(l.post, "tripper", "plan.get", `{"plan":"`+c.plan+`"}`)
+			acts, _ := got["acts"].([]any)
+			if len(acts) == 1 && acts[0].(map[string]any)["outcome"] == c.outcome {
+				break
+			} else if time.Now().After(end) {
+				t.Fatalf("%s: %v", c.plan, got)
+			}
+		}
+		if c.outcome == "failed" {
+			l.good(l.post, "tripper", "plan.commit", `{"plan":"`+c.plan+`"}`)
+		}
+	}
+}

@@ -141,6 +141,29 @@ class Plans(unittest.TestCase):
             with self.assertRaises(Refused):
                 p.do("page.read", {"page": {**ref, "sagenbaum/blob/v1": "other/" + "0" * 64}}, self.fail)
 
+    def test_a_file_is_put_back_as_it_was_before(self):
+        value = os.urandom(300_000)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "f")
+            with open(path, "wb") as f:
+                f.write(value)
+
+            def write(call):
+                with open(call.input["path"], "wb") as f:
+                    f.write(b"other")
+
+            p = sb.plan(id="py-before")
+            p.do("disk.write", {"path": path}, write)
+            p.fail("it was wrong")
+            self.assertEqual(p.wait()["state"], "compensated")
+            with open(path, "rb") as f:
+                self.assertEqual(f.read(), value)
+            q = sb.plan(id="py-nothing-before")
+            with self.assertRaises(Refused) as caught:  # what was there cannot be kept
+                q.do("disk.write", {"path": path + "-none"}, self.fail)
+            self.assertEqual(caught.exception.field, "before")
+            self.assertIn("no such file", str(caught.exception))
+
     def test_another_process_goes_on(self):
         p = sb.plan(id="py-resume")
         p.do("hotel.book", {"city": "Rome"}, lambda: {"booking": "r1"}, id="hotel")

@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:http";
-import { writeFile, mkdtemp } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 
 import { Blocked, Conflict, NotTaken, Recorded, Refused, Sagenbaum, SagenbaumError, Unauthorized } from "./index.js";
@@ -92,6 +93,24 @@ test("a large value is stored and read", async () => {
     (e) => e.status === 404 && e.field === "blob");
   await assert.rejects(p.putBlob("x", { type: "no type" }), Refused);
   await p.commit();
+});
+
+test("a file is put back as it was before", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "sagenbaum-"));
+  try {
+    const path = join(folder, "f"), value = crypto.getRandomValues(new Uint8Array(60_000));
+    await writeFile(path, value);
+    const p = await sb.begin({ id: "js-before" });
+    await p.do("disk.write", { path }, (call) => writeFile(call.input.path, "other"));
+    await p.fail("it was wrong");
+    assert.equal((await p.wait()).state, "compensated");
+    assert.deepEqual(new Uint8Array(await readFile(path)), value);
+    const q = await sb.begin({ id: "js-nothing-before" });
+    await assert.rejects(q.do("disk.write", { path: `${path}-none` }, () => assert.fail("it was called")),
+      (e) => e instanceof Refused && e.field === "before" && /no such file/.test(e.message)); // it cannot be kept
+  } finally {
+    await rm(folder, { recursive: true });
+  }
 });
 
 test("another process goes on, and the one before is refused", async () => {

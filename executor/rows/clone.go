@@ -86,7 +86,7 @@ func CloneAction(r *rowspb.ActionRow) *rowspb.ActionRow {
 		Undone: r.Undone, Answered: r.Answered, Ahead: r.Ahead, Behind: r.Behind,
 		AskNs: r.AskNs, Told: r.Told, WordAt: r.WordAt, Extra: r.Extra,
 		Progress: r.Progress, Unsure: r.Unsure, Forgotten: r.Forgotten, There: r.There,
-		Overtaken: r.Overtaken,
+		Overtaken: r.Overtaken, Allowed: r.Allowed,
 	}
 }
 

@@ -2888,6 +2888,7 @@ type ActionRow struct {
 	There               bool                      `protobuf:"varint,147,opt,name=there,proto3" json:"there,omitempty"`                                                        // someone has found its effect there, and it was not found gone since
 	Unsure              uint32                    `protobuf:"varint,150,opt,name=unsure,proto3" json:"unsure,omitempty"`                                                      // of a delivery: the last attempt of which no one knows whether it was carried out; 0: none
 	Forgotten           uint32                    `protobuf:"varint,151,opt,name=forgotten,proto3" json:"forgotten,omitempty"`                                                // of a delivery: the first attempt at which its provider may have forgotten the key; 0: none
+	Allowed             bool                      `protobuf:"varint,153,opt,name=allowed,proto3" json:"allowed,omitempty"`                                                    // a supervisor has allowed it, whatever was said later
 	Overtaken           bool                      `protobuf:"varint,152,opt,name=overtaken,proto3" json:"overtaken,omitempty"`                                                // a duty: what it owes is owed as another one, since its undo was sent blindly
 	Extra               bool                      `protobuf:"varint,121,opt,name=extra,proto3" json:"extra,omitempty"`                                                        // a duty for an extra effect that was found while its plan did not unwind
 	unknownFields       protoimpl.UnknownFields
@@ -3419,6 +3420,13 @@ func (x *ActionRow) GetForgotten() uint32 {
 		return x.Forgotten
 	}
 	return 0
+}
+
+func (x *ActionRow) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
 }
 
 func (x *ActionRow) GetOvertaken() bool {
@@ -4805,7 +4813,7 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	" \x01(\tR\x06writer\x12\x14\n" +
 	"\x05facts\x18\v \x01(\fR\x05facts\x12\x1d\n" +
 	"\n" +
-	"facts_lost\x18\f \x03(\tR\tfactsLost\"\xa2\x14\n" +
+	"facts_lost\x18\f \x03(\tR\tfactsLost\"\xbd\x14\n" +
 	"\tActionRow\x121\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x17.sagenbaum.rows.OutcomeR\aoutcome\x12!\n" +
 	"\fexternal_ref\x18\x02 \x01(\tR\vexternalRef\x12\x18\n" +
@@ -4895,7 +4903,8 @@ const file_executor_rowspb_rows_proto_rawDesc = "" +
 	"\alets_go\x18\x92\x01 \x01(\bR\x06letsGo\x12\x15\n" +
 	"\x05there\x18\x93\x01 \x01(\bR\x05there\x12\x17\n" +
 	"\x06unsure\x18\x96\x01 \x01(\rR\x06unsure\x12\x1d\n" +
-	"\tforgotten\x18\x97\x01 \x01(\rR\tforgotten\x12\x1d\n" +
+	"\tforgotten\x18\x97\x01 \x01(\rR\tforgotten\x12\x19\n" +
+	"\aallowed\x18\x99\x01 \x01(\bR\aallowed\x12\x1d\n" +
 	"\tovertaken\x18\x98\x01 \x01(\bR\tovertaken\x12\x14\n" +
 	"\x05extra\x18y \x01(\bR\x05extra\".\n" +
 	"\bProgress\x12\x12\n" +

@@ -2669,6 +2669,18 @@ func (m *ActionRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Allowed {
+		i--
+		if m.Allowed {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x9
+		i--
+		dAtA[i] = 0xc8
+	}
 	if m.Overtaken {
 		i--
 		if m.Overtaken {
@@ -5695,6 +5707,9 @@ func (m *ActionRow) SizeVT() (n int) {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Forgotten))
 	}
 	if m.Overtaken {
+		n += 3
+	}
+	if m.Allowed {
 		n += 3
 	}
 	n += len(m.unknownFields)
@@ -10313,6 +10328,17 @@ func (m *ActionRow) UnmarshalVT(dAtA []byte) error {
 			v := int(value)
 			iNdEx = next
 			m.Overtaken = bool(v != 0)
+		case 153:
+			if wireType != 0 {
+				return wrongWireType(wireType, "Allowed")
+			}
+			value, next, err := readVarint(dAtA, iNdEx)
+			if err != nil {
+				return err
+			}
+			v := int(value)
+			iNdEx = next
+			m.Allowed = bool(v != 0)
 		default:
 			if iNdEx, err = skipField(dAtA, preIndex); err != nil {
 				return err

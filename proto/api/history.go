@@ -89,6 +89,10 @@ type PastAction struct {
 	ExternalRef string `json:"external_ref,omitempty"`
 	Verdict     string `json:"verdict,omitempty"` // the last one
 	VerdictBy   string `json:"verdict_by,omitempty"`
+	// NeverAllowed: its forward had to be allowed, and no verdict has allowed it, so that it was not
+	// called. False, too: the host has an earlier version.
+	NeverAllowed bool `json:"never_allowed,omitempty"`
+
 	Owed        bool   `json:"owed,omitempty"` // its undo may still be asked for
 	// in a part of the plan after which it went on: what the action did is not there any more
 	Undone bool `json:"undone,omitempty"`
