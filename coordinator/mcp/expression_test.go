@@ -46,6 +46,10 @@ func TestListsOfAProbe(t *testing.T) {
 		{[]List{{Name: "said", Of: "=input.add", Each: "facts"}, {Name: "had", Of: "=before.things", Each: "facts"},
 			{Of: "=probe.said", Unlike: "=probe.had", By: []string{"to", "facts"}, As: []string{"name", "facts"}}},
 			`[{"facts":"x","to":"a"}]`},
+		{[]List{{Of: "=input.add", Each: "facts", Shape: map[string]any{"it": "to", "in": []any{"facts"}}}},
+			`[{"in":["x","y","y"],"it":"a"}]`},
+		{[]List{{Of: "=input.add", Each: "facts", Shape: map[string]any{"it": "to"}}},
+			`[{"it":"a"},{"it":"a"},{"it":"a"}]`},
 		{[]List{{Of: "=probe.things", Each: "name"}}, ""},
 		{[]List{{Of: "=input.none"}}, ""},
 	} {

@@ -132,22 +132,41 @@ func (s set) has(item json.RawMessage, by, others []string) bool {
 	return slices.ContainsFunc(others, func(f string) bool { return s[fields(item, []string{f})] })
 }
 
-// reshape gives items other fields.
+// reshape gives items other fields. Those that are alike in all but their lists become one, with the
+// elements of all: a server may leave out what it is given again, and not what is there twice.
 func reshape(items []json.RawMessage, shape map[string]any) ([]json.RawMessage, error) {
-	out := []json.RawMessage{}
+	shaped, lists := []map[string]any{}, []map[string][]json.RawMessage{}
+	at := map[string]int{}
 	for _, item := range items {
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(item, &members); err != nil {
 			return nil, err
 		}
-		shaped := map[string]any{}
+		rest, own := map[string]any{}, map[string][]json.RawMessage{}
 		for name, from := range shape {
-			shaped[name] = members[fieldOf(from)]
 			if _, list := from.([]any); list {
-				shaped[name] = []json.RawMessage{members[fieldOf(from)]}
+				own[name] = []json.RawMessage{members[fieldOf(from)]}
+			} else {
+				rest[name] = members[fieldOf(from)]
 			}
 		}
-		raw, err := encode(shaped)
+		key := comparable(rest)
+		i, known := at[key]
+		if !known || len(own) == 0 {
+			at[key] = len(shaped)
+			shaped, lists = append(shaped, rest), append(lists, own)
+			continue
+		}
+		for name, elements := range own {
+			lists[i][name] = append(lists[i][name], elements...)
+		}
+	}
+	out := []json.RawMessage{}
+	for i, rest := range shaped {
+		for name, elements := range lists[i] {
+			rest[name] = elements
+		}
+		raw, err := encode(rest)
 		if err != nil {
 			return nil, err
 		}

@@ -73,3 +73,21 @@ func TestCallsOfManyItemsOnMemoryAreUndone(t *testing.T) {
 		t.Error("a call that was refused has an effect")
 	}
 }
+
+// An observation that an entity has twice, as the server lets it be created, is there twice again.
+func TestAnObservationThatWasThereTwiceIsThereTwiceAgain(t *testing.T) {
+	t.Parallel()
+	w, file := newWorld(t), filepath.Join(t.TempDir(), "memory.jsonl")
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.memory(file))
+	c.does("create_entities", map[string]any{"entities": []map[string]any{{"name": "Ada", "entityType": "t",
+		"observations": []string{"tall", "tall", "quick"}}}})
+	start := c.graph()
+	c.does("delete_observations", map[string]any{"deletions": []map[string]any{
+		{"entityName": "Ada", "observations": []string{"tall"}}}})
+	if r := c.reports("undo_last", nil); len(r.Undone) != 1 || c.graph() != start {
+		t.Errorf("undo_last: %+v: the graph is\n%s\nwant\n%s", r, c.graph(), start)
+	}
+	if r := c.reports("plan_fail", nil); r.State != "compensated" || c.graph() != "" {
+		t.Errorf("plan_fail: %+v: the graph is\n%s", r, c.graph())
+	}
+}

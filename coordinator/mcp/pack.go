@@ -146,7 +146,8 @@ type List struct {
 	As     []string `json:"as,omitempty"`
 	Any    []string `json:"any,omitempty"`
 
-	// Shape gives the items other fields: each is a field of the item, or a list with it.
+	// Shape gives the items other fields: each is a field of the item, or a list with it. Items that
+	// are alike but for such lists become one.
 	Shape map[string]any `json:"shape,omitempty"`
 }
 
