@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -156,6 +157,10 @@ func (f *Files) resolve(path string) (resolved string, missing []string, err err
 	for _, name := range rest {
 		resolved = filepath.Join(resolved, name)
 		missing = append(missing, resolved)
+	}
+	if !utf8.ValidString(resolved) { // in JSON it would be another path, as it is to some servers
+		return "", nil, ledger.Refuse("path", fmt.Sprintf("%s leads to %q, which is not UTF-8", path,
+			resolved), "a path whose names are")
 	}
 	if !f.within(resolved) {
 		return "", nil, ledger.Refuse("path", resolved+" is outside of "+strings.Join(f.roots, ", "),

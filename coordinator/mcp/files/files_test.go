@@ -474,3 +474,27 @@ func TestAnImageThatIsLostOrDamagedIsSaid(t *testing.T) {
 		t.Errorf("a file that is too large: %v", err)
 	}
 }
+
+// A name may be as long as the file system lets it be: what is written beside it has a shorter one.
+func TestAFileWithALongNameIsPutBack(t *testing.T) {
+	t.Parallel()
+	r, long := newRoom(t), strings.Repeat("n", 255)
+	r.write(long, "old")
+	before := r.take(long)
+	r.write(long, "new")
+	undo := files.Undo{Before: before, After: r.after(before), Key: "k"}
+	if err := r.Restore(undo); err != nil {
+		t.Error(err)
+	}
+	r.reads(long, "old")
+	if err := os.Remove(r.path(long)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the trash has one of this name the second time
+		missing := r.take(long)
+		r.write(long, "new")
+		if err := r.Restore(files.Undo{Before: missing, After: r.after(missing), Key: "k"}); err != nil {
+			t.Error(err)
+		}
+	}
+}

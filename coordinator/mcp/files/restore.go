@@ -201,7 +201,7 @@ func (f *Files) discard(path, key string) error {
 		if _, err := os.Lstat(to); os.IsNotExist(err) {
 			break
 		}
-		to = filepath.Join(folder, fmt.Sprintf("%s.%d", filepath.Base(path), n))
+		to = filepath.Join(folder, fmt.Sprintf("%s.%d", short(filepath.Base(path)), n))
 	}
 	if err := os.Rename(path, to); err == nil || os.IsNotExist(err) {
 		return nil
@@ -213,6 +213,15 @@ func (f *Files) discard(path, key string) error {
 		return fmt.Errorf("cannot remove %s: %w", path, err)
 	}
 	return nil
+}
+
+// short is a name to which a few bytes can be added: file systems have at most 255 in one.
+func short(name string) string {
+	if len(name) <= 200 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return name[:100] + hex.EncodeToString(sum[:16])
 }
 
 func copyTo(from, to string) error {
@@ -274,7 +283,7 @@ func half(b Entry) bool {
 
 // rewrite gives a file its bytes, mode and times back, all at once.
 func (f *Files) rewrite(b Entry) error {
-	draft := filepath.Join(filepath.Dir(b.Path), "."+filepath.Base(b.Path)+".sagenbaum")
+	draft := filepath.Join(filepath.Dir(b.Path), "."+short(filepath.Base(b.Path))+".sagenbaum")
 	if err := os.Remove(draft); err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("cannot put back %s: %w", b.Path, err)
 	}

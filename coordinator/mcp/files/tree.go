@@ -367,7 +367,7 @@ func differing(at string, before, left, now map[string]node, known bool) (
 			return nil, changed(name, "is not as it was before the call, and no one knows what of that "+
 				"the call has done")
 		case !n.same(l) && !n.same(b):
-			return nil, changed(name, "was changed since, by someone else")
+			return nil, changed(name, "was changed since, and not by this call")
 		default:
 			paths = append(paths, name)
 		}
