@@ -413,6 +413,7 @@ type run struct {
 	err    error               // or why it said nothing
 	late   <-chan struct{}     // closed when nothing of the call can happen any more
 	ran    bool
+	begun  bool // the server said that it failed, and what it has left is known
 }
 
 // settled calls a function once nothing of the call can happen any more: what is asked before the
@@ -472,10 +473,17 @@ func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.O
 		vars.Result = nil // it is not known
 	}
 	after := u.after(ctx, vars)
+	output := u.output(before, after)
 	if failed(u.result) {
-		return coordinator.Outcome{}, u.failure(vars, before, after)
+		err := u.failure(vars, before, after)
+		u.begun = !errors.Is(err, coordinator.ErrNotTaken) && len(output["after"]) > 0 &&
+			u.r.server.begun(u.r.contract, vars, after)
+		if !u.begun {
+			return coordinator.Outcome{}, err
+		}
+		output["failed"] = json.RawMessage("true")
 	}
-	return coordinator.Outcome{Output: u.output(before, after)}, nil
+	return coordinator.Outcome{Output: output}, nil
 }
 
 // output is what is recorded of an answer: what the undo reads, as far as its command has room, and
@@ -597,7 +605,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 	if notTaken {
 		t.unknow(u.action)
 	} else {
-		if u.err != nil || failed(u.result) {
+		if u.err != nil || failed(u.result) && !u.begun {
 			e.State, e.known = stateInDoubt, stateInDoubt
 		}
 		t.note(e)
@@ -645,12 +653,14 @@ func marked(result *sdk.CallToolResult, plan, action string) *sdk.CallToolResult
 func recalled(output json.RawMessage) *sdk.CallToolResult {
 	var recorded struct {
 		Result json.RawMessage `json:"result"`
+		Failed bool            `json:"failed"`
 	}
 	if json.Unmarshal(output, &recorded) != nil || len(recorded.Result) == 0 {
 		return problem("the call with this key has happened; its result was too large to be kept")
 	}
 	result := &sdk.CallToolResult{
 		Content: []sdk.Content{&sdk.TextContent{Text: string(recorded.Result)}},
+		IsError: recorded.Failed,
 	}
 	var said string
 	if json.Unmarshal(recorded.Result, &said) == nil {

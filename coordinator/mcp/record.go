@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // reference is what is recorded of a long value: the SHA-256 of a text, or of the JSON of
@@ -31,4 +33,22 @@ func withKey(params json.RawMessage, name, key string) (json.RawMessage, error) 
 		return nil, ledger.Refuse("arguments", err.Error(), "a JSON object")
 	}
 	return withValue(params, "arguments", arguments)
+}
+
+// begun reports whether all that a failed call has left is a new file with a beginning of what it was
+// to write, so that what undoes it is known: its server has found no room, as a rule.
+func (s *Server) begun(t Tool, vars triggers.BindingVars, after json.RawMessage) bool {
+	var err error
+	if vars.Output, err = encode(map[string]json.RawMessage{"after": after}); err != nil {
+		return false
+	}
+	for _, step := range t.Undo {
+		var undo files.Undo
+		with, err := s.x.object(step.With, vars)
+		if err != nil || step.Call != callRestore || json.Unmarshal(with, &undo) != nil ||
+			!files.Begun(undo) {
+			return false
+		}
+	}
+	return len(t.Undo) > 0
 }

@@ -498,3 +498,29 @@ func TestAFileWithALongNameIsPutBack(t *testing.T) {
 		}
 	}
 }
+
+// What is known of a call that was cut short is what it was to write: a beginning of that is its own.
+func TestABeginningOfWhatWasToBeWrittenIsOfTheCall(t *testing.T) {
+	t.Parallel()
+	const long = `{"sha256":"00","bytes":5000}`
+	for _, test := range []struct{ written, there, says string }{
+		{`"hello world"`, "hello", ""},
+		{`"hello world"`, "hello world", ""},
+		{`"hello world"`, "", ""},
+		{long, "", ""},
+		{`"hello world"`, "hello world, and more", "was cut short, or someone has changed it"},
+		{`"hello world"`, "theirs", "was cut short, or someone has changed it"},
+		{long, "hello", "was cut short, or someone has changed it"},
+		{``, "", "was cut short, or someone has changed it"}, // it was to write no file
+	} {
+		r := newRoom(t)
+		before := r.take("new")
+		r.write("new", test.there)
+		err := r.Restore(files.Undo{Before: before, Written: json.RawMessage(test.written), Key: "k"})
+		_, missing := os.Stat(r.path("new"))
+		if changed(err) != (test.says != "") || os.IsNotExist(missing) != (test.says == "") ||
+			err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: of %q: %v, %v", test.written, test.there, err, missing)
+		}
+	}
+}

@@ -65,7 +65,8 @@ func (f *Files) put(b, now Entry, after *Entry, u Undo) error {
 		}
 	}
 	ours := after != nil && after.Kind == now.Kind && after.SHA256 == now.SHA256 ||
-		now.Kind == File && now.SHA256 != "" && now.SHA256 == writtenDigest(u.Written)
+		now.Kind == File && now.SHA256 != "" && now.SHA256 == writtenDigest(u.Written) ||
+		after == nil && b.Kind == Absent && now.Kind == File && now.begins(u.Written)
 	var err error
 	switch {
 	case b.Kind == Absent && after != nil && after.Kind == Absent:
@@ -91,7 +92,7 @@ func (f *Files) put(b, now Entry, after *Entry, u Undo) error {
 		}
 		err = f.rewrite(b)
 	default:
-		return &Changed{b.Path, changedText(b, now)}
+		return &Changed{b.Path, changedText(b, now, after)}
 	}
 	if err != nil {
 		return err
@@ -150,12 +151,16 @@ func sameTime(x, y string) bool {
 		a.Sub(b).Abs() < coarse
 }
 
-func changedText(b, now Entry) string {
+func changedText(b, now Entry, after *Entry) string {
 	switch {
 	case now.Kind == Absent:
 		return "is gone: someone has deleted or moved it since"
 	case now.Kind != b.Kind && b.Kind != Absent:
 		return fmt.Sprintf("is a %s by now, and was a %s", now.Kind, b.Kind)
+	}
+	if after == nil {
+		return fmt.Sprintf("has the SHA-256 %.12s, neither that of what was to be written nor of what was "+
+			"there before: the call was cut short, or someone has changed it", now.SHA256)
 	}
 	return fmt.Sprintf("was changed since: its SHA-256 is %.12s, neither what was written nor what "+
 		"was there before", now.SHA256)
@@ -173,6 +178,28 @@ func writtenDigest(written json.RawMessage) string {
 		return reference.SHA256
 	}
 	return ""
+}
+
+// begins reports whether the bytes of a file are a beginning of what an effect was to write: it was
+// cut short, or has found no room. Of a long text that is recorded no beginning is known but none.
+func (e Entry) begins(written json.RawMessage) bool {
+	var text *string
+	if json.Unmarshal(written, &text) != nil || text == nil {
+		return len(written) > 0 && e.Size == 0
+	}
+	if e.Size > int64(len(*text)) {
+		return false
+	}
+	sum := sha256.Sum256([]byte((*text)[:e.Size]))
+	return e.SHA256 == hex.EncodeToString(sum[:])
+}
+
+// Begun reports whether all that an effect has left is a new file with a beginning of what it was to
+// write.
+func Begun(u Undo) bool {
+	after := u.after(0)
+	return len(u.Before.Entries) == 1 && after != nil && u.Before.Entries[0].Kind == Absent &&
+		after.Kind == File && after.begins(u.Written)
 }
 
 // settleAnchor gives the folder above its time back, if no one else has changed it since.

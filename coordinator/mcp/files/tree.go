@@ -298,13 +298,16 @@ func (f *Files) RestoreRepository(ctx context.Context, u RepositoryUndo) error {
 		return &Changed{at, "is no repository by now"}
 	}
 	lock := filepath.Join(at, gitLock)
-	if err := takeLock(lock, u.Key); err != nil {
-		return fmt.Errorf("another process of Git works in %s, or was killed in it: %w", at, err)
-	}
+	locked := takeLock(lock, u.Key)
 	release := sync.OnceFunc(func() { // its folder is as it was
-		_ = errors.Join(os.Remove(lock),
-			os.Chtimes(filepath.Join(at, gitFolder), time.Time{}, was.ModTime()))
+		if locked == nil {
+			_ = os.Remove(lock)
+		}
+		_ = os.Chtimes(filepath.Join(at, gitFolder), time.Time{}, was.ModTime())
 	})
+	if errors.Is(locked, os.ErrExist) {
+		return fmt.Errorf("another process of Git works in %s, or was killed in it: %w", at, locked)
+	}
 	defer release()
 	now, err := walk(at)
 	if err != nil {
@@ -323,6 +326,9 @@ func (f *Files) RestoreRepository(ctx context.Context, u RepositoryUndo) error {
 	if err != nil {
 		return err
 	}
+	if locked != nil && len(paths) > 0 { // else nothing is put back that needs it
+		return fmt.Errorf("cannot keep Git from working in %s meanwhile: %w", at, locked)
+	}
 	if err := f.reachable(ctx, at, before, paths); err != nil {
 		return err
 	}
@@ -334,7 +340,7 @@ func (f *Files) RestoreRepository(ctx context.Context, u RepositoryUndo) error {
 }
 
 // takeLock keeps Git from changing an index. A lock with the same key is of an attempt at the same
-// undo that was killed.
+// undo that was killed. Errors: os.ErrExist where another has it, else those of the file system.
 func takeLock(path, key string) error {
 	lock, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -344,7 +350,10 @@ func takeLock(path, key string) error {
 		return err
 	}
 	_, err = lock.WriteString(key)
-	return errors.Join(err, lock.Close())
+	if err = errors.Join(err, lock.Close()); err != nil {
+		_ = os.Remove(path) // as on a full disk; else the next attempt would take it for another's
+	}
+	return err
 }
 
 // differing are the paths that an effect has changed, and that are not as before yet. Errors:
