@@ -132,8 +132,8 @@ func (s set) has(item json.RawMessage, by, others []string) bool {
 	return slices.ContainsFunc(others, func(f string) bool { return s[fields(item, []string{f})] })
 }
 
-// reshape gives items other fields. Those that are alike in all but their lists become one, with the
-// elements of all: a server may leave out what it is given again, and not what is there twice.
+// reshape gives items other fields. Those that are alike in all but their lists become one, with
+// the elements of all: a server may leave out what it is given again, and not what is there twice.
 func reshape(items []json.RawMessage, shape map[string]any) ([]json.RawMessage, error) {
 	shaped, lists := []map[string]any{}, []map[string][]json.RawMessage{}
 	at := map[string]int{}

@@ -95,7 +95,8 @@ func TestAnUndoThatMeetsANameThatIsNotUTF8SaysIt(t *testing.T) {
 	writeIn(t, dir, "made/"+latin, "theirs")
 	left := picture(t, dir)
 	r := c.reports("plan_fail", nil)
-	if r.State != "quarantined" || len(r.Stands) != 1 || !strings.Contains(r.Stands[0].How, "is not empty: it has caf") {
+	if r.State != "quarantined" || len(r.Stands) != 1 ||
+		!strings.Contains(r.Stands[0].How, "is not empty: it has caf") {
 		t.Errorf("plan_fail: %+v", r)
 	}
 	if d := differ(left, picture(t, dir)); d != "" {

@@ -35,8 +35,8 @@ func withKey(params json.RawMessage, name, key string) (json.RawMessage, error) 
 	return withValue(params, "arguments", arguments)
 }
 
-// begun reports whether all that a failed call has left is a new file with a beginning of what it was
-// to write, so that what undoes it is known: its server has found no room, as a rule.
+// begun reports whether all that a failed call has left is a new file with a beginning of what it
+// was to write, so that what undoes it is known: its server has found no room, as a rule.
 func (s *Server) begun(t Tool, vars triggers.BindingVars, after json.RawMessage) bool {
 	var err error
 	if vars.Output, err = encode(map[string]json.RawMessage{"after": after}); err != nil {

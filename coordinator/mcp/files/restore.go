@@ -159,8 +159,8 @@ func changedText(b, now Entry, after *Entry) string {
 		return fmt.Sprintf("is a %s by now, and was a %s", now.Kind, b.Kind)
 	}
 	if after == nil {
-		return fmt.Sprintf("has the SHA-256 %.12s, neither that of what was to be written nor of what was "+
-			"there before: the call was cut short, or someone has changed it", now.SHA256)
+		return fmt.Sprintf("has the SHA-256 %.12s, neither that of what was to be written nor of what "+
+			"was there before: the call was cut short, or someone has changed it", now.SHA256)
 	}
 	return fmt.Sprintf("was changed since: its SHA-256 is %.12s, neither what was written nor what "+
 		"was there before", now.SHA256)
@@ -194,8 +194,8 @@ func (e Entry) begins(written json.RawMessage) bool {
 	return e.SHA256 == hex.EncodeToString(sum[:])
 }
 
-// Begun reports whether all that an effect has left is a new file with a beginning of what it was to
-// write.
+// Begun reports whether all that an effect has left is a new file with a beginning of what it was
+// to write.
 func Begun(u Undo) bool {
 	after := u.after(0)
 	return len(u.Before.Entries) == 1 && after != nil && u.Before.Entries[0].Kind == Absent &&
