@@ -180,13 +180,14 @@ func TestRandomSessionsOnMemoryAreUndone(t *testing.T) {
 			seedling.does("plan_commit", nil)
 			start, bytes := seedling.graph(), read(t, file)
 			c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.memory(file))
-			for range 100 {
+			for range testenv.Cases(100, 200) {
 				muse(c, random, tools)
 			}
 			if c.graph() == start {
 				t.Fatal("nothing has changed: the session proves nothing")
 			}
 			r := c.reports("plan_fail", nil)
+			t.Logf("%d calls undone", len(r.Undone))
 			if r.State != "compensated" || len(r.Stands) > 0 {
 				t.Errorf("plan_fail: %+v", r)
 			}
@@ -247,7 +248,7 @@ func TestRandomSessionsOnARepositoryAreUndone(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 4))
 			start := gitPicture(t, dir)
 			c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.git(t, dir), w.files(dir))
-			done, calls := 0, testenv.Cases(25, 60)
+			done, calls := 0, testenv.Cases(25, 200)
 			for range calls {
 				if untidy(c, random, dir) {
 					done++
@@ -260,6 +261,7 @@ func TestRandomSessionsOnARepositoryAreUndone(t *testing.T) {
 				t.Errorf("only %d of %d calls were done: the session proves little", done, calls)
 			}
 			r := c.reports("plan_fail", nil)
+			t.Logf("%d of %d calls done, %d undone", done, calls, len(r.Undone))
 			if r.State != "compensated" || len(r.Stands) > 0 {
 				t.Errorf("plan_fail: %+v", r)
 			}
