@@ -42,6 +42,12 @@ func mcpClientIn(t *testing.T, roots []*sdk.Root, s *cmdtest.Served, state strin
 	*sdk.ClientSession, *exec.Cmd) {
 	t.Helper()
 	command := cmdtest.Sagenbaum(t, append([]string{"mcp", "--server", s.URL, "--state", state}, args...)...)
+	return mcpClientOf(t, roots, command), command
+}
+
+// mcpClientOf starts a gateway, and is a client of it with roots.
+func mcpClientOf(t *testing.T, roots []*sdk.Root, command *exec.Cmd) *sdk.ClientSession {
+	t.Helper()
 	command.Stderr = t.Output()
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	client.AddRoots(roots...)
@@ -50,7 +56,7 @@ func mcpClientIn(t *testing.T, roots []*sdk.Root, s *cmdtest.Served, state strin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = session.Close() })
-	return session, command
+	return session
 }
 
 // mcpCall calls a tool that must not fail, and returns what it says.

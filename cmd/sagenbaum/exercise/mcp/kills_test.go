@@ -5,6 +5,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -33,11 +34,11 @@ const callWait = 20 * time.Second
 
 // mortal is a session of which any side is killed.
 type mortal struct {
+	played
+
 	t       *testing.T
 	random  *rand.Rand
-	dir     string
 	state   string
-	command []string
 	file    string // configuration
 	pack    string
 	s       *cmdtest.Served
@@ -46,31 +47,33 @@ type mortal struct {
 	killed  map[string]int
 }
 
+// mark is the variable by which the servers of a session are found.
+const mark = "KILLED_IN"
+
 // connect starts a gateway and a client for it.
 func (m *mortal) connect() {
-	m.client, m.gateway = mcpClient(m.t, m.s, m.state, append([]string{"--pack", m.pack, "--"}, m.command...)...)
+	m.gateway = cmdtest.Sagenbaum(m.t, append([]string{"mcp", "--server", m.s.URL}, m.args()...)...)
+	m.gateway.Env = m.gateway.Environ()
+	for name, value := range m.env {
+		m.gateway.Env = append(m.gateway.Env, name+"="+value)
+	}
+	m.client = mcpClientOf(m.t, nil, m.gateway)
+}
+
+func (m *mortal) args() []string {
+	args := append([]string{"--state", m.state, "--pack", m.pack}, m.options...)
+	return append(append(args, "--"), m.command...)
 }
 
 // act calls a tool at random.
 func (m *mortal) act(ctx context.Context) (done bool) {
-	pick := func(list ...string) string { return list[m.random.IntN(len(list))] }
-	name := func() string {
-		return filepath.Join(m.dir, pick("", "", "x", "sub", "x/y"), pick("a", "b", "c", "sub", "new"))
-	}
-	tool, with := "write_file", map[string]any{"path": name(),
-		"content": pick("", "short\n", strings.Repeat("long\n", 4000))}
-	switch m.random.IntN(5) {
-	case 0:
-		tool, with = "create_directory", map[string]any{"path": name()}
-	case 1, 2:
-		tool, with = "move_file", map[string]any{"source": name(), "destination": name()}
-	}
+	tool, with := m.call(m.random)
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
 	began := time.Now()
 	result, err := m.client.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: with})
 	if took := time.Since(began); took > callWait/4 {
-		m.t.Logf("%s %v took %s: %v %+v", tool, with["path"], took, err, result)
+		m.t.Logf("%s %v took %s: %v %+v", tool, with, took, err, result)
 	}
 	return err == nil && !result.IsError
 }
@@ -78,7 +81,7 @@ func (m *mortal) act(ctx context.Context) (done bool) {
 // kill kills one side while a call is under way, or between two.
 func (m *mortal) kill() {
 	m.t.Helper()
-	late := time.Duration(m.random.IntN(40_000)) * time.Microsecond
+	late := time.Duration(m.random.Int64N(int64(m.within)))
 	side := m.random.IntN(4)
 	called := make(chan struct{})
 	go func() {
@@ -91,9 +94,13 @@ func (m *mortal) kill() {
 		m.killed["gateway"]++
 		_ = m.gateway.Process.Kill()
 	case 1:
-		for _, pid := range running(m.t, strings.Join(m.command, " ")) {
-			line, err := os.ReadFile("/proc/" + pid + "/cmdline")
-			if n, bad := strconv.Atoi(pid); err == nil && bad == nil && strings.HasPrefix(string(line), "node\x00") {
+		environments, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, file := range environments {
+			own, err := os.ReadFile(file)
+			line, failed := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+			n, bad := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			if errors.Join(err, failed, bad) == nil && strings.HasPrefix(string(line), "node\x00") &&
+				slices.Contains(strings.Split(string(own), "\x00"), mark+"="+m.env[mark]) {
 				m.killed["upstream"]++
 				_ = syscall.Kill(n, syscall.SIGKILL)
 			}
@@ -125,7 +132,7 @@ func (m *mortal) shown(plan string) api.Plan {
 	return shown
 }
 
-// undo undoes all plans, the last one first, and returns the paths of calls that their owner has to
+// undo undoes all plans, the last one first, and returns the texts of calls that their owner has to
 // answer for, or that wait for that.
 func (m *mortal) undo() (left []string) {
 	m.t.Helper()
@@ -154,33 +161,11 @@ func (m *mortal) undo() (left []string) {
 			case now.State == "compensated":
 				m.t.Errorf("plan %s is compensated, and action %s is %s", plan.Plan, a.Action, a.Undo)
 			}
-			var with struct{ Path, Source, Destination string }
-			if err := json.Unmarshal(a.Input, &with); err != nil {
-				m.t.Fatal(err)
-			}
 			m.t.Logf("plan %s, action %s: %s %s %s", plan.Plan, a.Action, a.Outcome, a.Undo, a.Note)
-			left = append(left, with.Path, with.Source, with.Destination)
+			left = append(left, textsOf(m.t, a.Input)...)
 		}
 	}
 	return left
-}
-
-// files are the files of a folder with bytes, mode and time, and its folders.
-func (m *mortal) files() map[string]string {
-	tree := map[string]string{}
-	var last string
-	for line := range strings.Lines(treeOf(m.t, m.dir)) {
-		if !strings.HasPrefix(line, m.dir) {
-			tree[last] += line
-			continue
-		}
-		name, rest, _ := strings.Cut(line, " ")
-		if last = name; strings.HasPrefix(rest, "d") {
-			rest, _, _ = strings.Cut(rest, " ") // times of folders are exact only where no call is in doubt
-		}
-		tree[last] = rest
-	}
-	return tree
 }
 
 // Gateway, server, upstream and client are killed with -9 at random moments of a session of calls.
@@ -198,60 +183,62 @@ func TestASessionOfWhichAnySideIsKilledIsUndoneOrSaid(t *testing.T) {
 		}
 		seeds = []uint64{seed}
 	}
-	for _, seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			defer func() {
-				if t.Failed() {
-					t.Logf("repeat with %s=%d", seedVariable, seed)
-				}
-			}()
-			killsOf(t, seed)
-		})
+	for name, play := range map[string]func(*testing.T) played{
+		"files": playFiles, "memory": playMemory, "git": playGit,
+	} {
+		for _, seed := range seeds {
+			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
+				t.Parallel()
+				defer func() {
+					if t.Failed() {
+						t.Logf("repeat with %s=%d", seedVariable, seed)
+					}
+				}()
+				killsOf(t, play(t), seed)
+			})
+		}
 	}
 }
 
-// hasty is the pack of the filesystem server with short time-outs: what a gateway that was killed had
-// under way may land until then, and is not undone before.
-func hasty(t *testing.T) string {
+// hasty is a pack with short time-outs: what a gateway that was killed had under way may land until
+// then, and is not undone before. With two minutes it would be undone as much later.
+func hasty(t *testing.T, name string) string {
 	t.Helper()
-	pack, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "coordinator", "mcp", "packs", "filesystem.yaml"))
+	pack, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "coordinator", "mcp", "packs", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const own = "    timeout: 30s\n" // with two minutes, what was killed would be undone as much later
-	file := filepath.Join(t.TempDir(), "pack.yaml")
-	text := strings.ReplaceAll(string(pack), own, "    timeout: 5s\n")
-	if n := strings.Count(string(pack), own); n != 4 {
-		t.Fatalf("%d tools have a time-out of 30 s", n)
+	const class = "    class: compensable\n"
+	text := strings.ReplaceAll(string(pack), "    timeout: 30s\n", "")
+	if n := strings.Count(text, class); n < 4 || strings.Contains(text, "timeout:") {
+		t.Fatalf("%d tools of the pack can be undone, or some have a time-out of their own", n)
 	}
+	file := filepath.Join(t.TempDir(), "pack.yaml")
+	text = strings.ReplaceAll(text, class, class+"    timeout: 5s\n")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file
 }
 
-func killsOf(t *testing.T, seed uint64) {
-	m := &mortal{t: t, random: rand.New(rand.NewPCG(seed, 5)), dir: t.TempDir(), state: t.TempDir(),
-		killed: map[string]int{}}
-	m.command = filesServer(t, m.dir)
-	m.pack = hasty(t)
-	m.file = configuration(t, `{"mcpServers": {"files": {"command": "sagenbaum", "args": ["mcp", "--state", %q,
-		"--pack", %q, "--", %q, %q, %q]}}}`, m.state, m.pack, m.command[0], m.command[1], m.dir)
-	for _, name := range []string{"a", "b", "sub/c"} {
-		path := filepath.Join(m.dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(strings.Repeat(name+"\n", 3000)), 0o640); err != nil {
-			t.Fatal(err)
-		}
+func killsOf(t *testing.T, p played, seed uint64) {
+	t.Helper()
+	m := &mortal{played: p, t: t, random: rand.New(rand.NewPCG(seed, 5)), state: t.TempDir(),
+		pack: hasty(t, p.name), killed: map[string]int{}}
+	m.env[mark] = t.TempDir()
+	args, err := json.Marshal(append([]string{"mcp"}, m.args()...))
+	env, failed := json.Marshal(m.env)
+	if err := errors.Join(err, failed); err != nil {
+		t.Fatal(err)
 	}
-	start := m.files()
+	m.file = configuration(t, `{"mcpServers": {"played": {"command": "sagenbaum", "args": %s, "env": %s}}}`,
+		args, env)
+	start := m.picture()
 	m.s = cmdtest.ServeFor(t, t.TempDir(), "--mcp", m.file)
 	m.connect()
 	done := 0
-	for range 12 {
-		for range 2 + m.random.IntN(8) {
+	for range testenv.Cases(8, 12) {
+		for range 2 + m.random.IntN(m.often) {
 			if m.act(t.Context()) {
 				done++
 			}
@@ -260,18 +247,16 @@ func killsOf(t *testing.T, seed uint64) {
 	}
 	_ = m.client.Close()
 	left := m.undo()
-	t.Logf("seed %d: killed %v, %d calls done, paths that are their owner's: %q", seed, m.killed, done, left)
-	if done < 20 || len(m.killed) < 3 {
+	t.Logf("seed %d: killed %v, %d calls done, texts that are their owner's: %.2000q", seed, m.killed, done,
+		left)
+	if done < 8 || len(m.killed) < 3 {
 		t.Error("the session proves little")
 	}
-	now := m.files()
+	now := m.picture()
 	for _, tree := range []map[string]string{start, now} {
 		for name := range tree {
-			named := slices.ContainsFunc(left, func(path string) bool {
-				return path != "" && (path == name || strings.HasPrefix(name, path+"/") ||
-					strings.HasPrefix(path, name+"/"))
-			})
-			if start[name] != now[name] && !named {
+			if start[name] != now[name] &&
+				!slices.ContainsFunc(left, func(text string) bool { return m.of(text, name) }) {
 				t.Errorf("%s was %.80q and is %.80q, and no call that is left is of it", name, start[name], now[name])
 			}
 		}
