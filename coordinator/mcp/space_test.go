@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // disk mounts a file system with room for so many KiB, for which the test must be root.
@@ -94,22 +95,31 @@ func TestWhatAServerOfFilesWritesWithoutRoomIsUndone(t *testing.T) {
 	}
 }
 
-// What was there and is written to by others since is not the beginning that the call has left.
-func TestABeginningThatOthersHaveWrittenOnIsTheirs(t *testing.T) {
+// A call that has failed and has left a beginning has failed, too, for a gateway that finds it by its
+// key. What others have written there since is theirs.
+func TestABeginningIsOfACallThatHasFailed(t *testing.T) {
 	t.Parallel()
 	w, dir := newWorld(t), disk(t, "64k")
 	fill(t, dir, 8)
-	path := filepath.Join(dir, "new")
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.files(dir))
-	r := c.call("write_file", map[string]any{"path": path, "content": strings.Repeat("new", 50_000)},
-		"sagenbaum/key", "k")
-	if !r.IsError {
-		t.Fatal("there is room")
+	config, path := w.files(dir), filepath.Join(dir, "new")
+	with := map[string]any{"path": path, "content": strings.Repeat("new", 50_000)}
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	plan := planOf(c.call("write_file", with, "sagenbaum/key", "k"))
+	c.leave()
+	if err := c.gateway.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c = w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	meta := []any{"sagenbaum/plan", plan, "sagenbaum/key", "k"}
+	if r := c.call("write_file", with, meta...); !r.IsError || !strings.Contains(said(r), "ENOSPC") {
+		t.Errorf("repeated it says %s", said(r))
 	}
 	writeIn(t, dir, "new", "theirs")
-	if r := c.reports("plan_fail", nil); r.State != "quarantined" || len(r.Stands) != 1 ||
-		!strings.Contains(r.Stands[0].How, "was changed since") || read(t, path) != "theirs" {
-		t.Errorf("plan_fail: %+v: %s", r, read(t, path))
+	w.operates(&pb.Record{Plan: plan, Kind: &pb.Record_CompensationRequested{
+		CompensationRequested: &pb.CompensationRequested{Reason: "wrong", Actor: "ann"}}})
+	if state := w.state(plan, "quarantined"); state != "quarantined" ||
+		!strings.Contains(w.shown(plan), "was changed since") || read(t, path) != "theirs" {
+		t.Errorf("it is %s: %s: %s", state, w.shown(plan), read(t, path))
 	}
 }
 
