@@ -249,7 +249,7 @@ func killsOf(t *testing.T, p played, seed uint64) {
 	left := m.undo()
 	t.Logf("seed %d: killed %v, %d calls done, texts that are their owner's: %.2000q", seed, m.killed, done,
 		left)
-	if done < 8 || len(m.killed) < 3 {
+	if done < m.often || len(m.killed) < 3 {
 		t.Error("the session proves little")
 	}
 	now := m.picture()
