@@ -22,6 +22,7 @@ type played struct {
 	command []string
 	options []string // of the gateway
 	env     map[string]string
+	kills   int           // in a plain run
 	often   int           // it calls between two kills, at most and two more
 	within  time.Duration // of the beginning of a call something is killed
 	call    func(random *rand.Rand) (tool string, with map[string]any)
@@ -56,7 +57,7 @@ func playFiles(t *testing.T) played {
 		return "write_file", map[string]any{"path": name(),
 			"content": oneOf(random, "", "short\n", strings.Repeat("long\n", 4000))}
 	}
-	return played{name: "filesystem", command: filesServer(t, dir), env: map[string]string{}, often: 8,
+	return played{name: "filesystem", command: filesServer(t, dir), env: map[string]string{}, kills: 8, often: 8,
 		within: 40 * time.Millisecond, call: call,
 		picture: func() map[string]string { return treeIn(t, dir) },
 		of: func(path, name string) bool {
@@ -147,7 +148,7 @@ func playMemory(t *testing.T) played {
 	}
 	files := filesServer(t, "")
 	return played{name: "memory", command: []string{"node", strings.Replace(files[1], "server-filesystem",
-		"server-memory", 1)}, env: map[string]string{"MEMORY_FILE_PATH": file}, often: 8,
+		"server-memory", 1)}, env: map[string]string{"MEMORY_FILE_PATH": file}, kills: 8, often: 8,
 		within: 40 * time.Millisecond, call: call,
 		picture: func() map[string]string { return graphIn(t, file) },
 		of:      func(text, name string) bool { return text == name }}
@@ -206,8 +207,8 @@ func playGit(t *testing.T) played {
 	}
 	command := []string{"node", filepath.Join(testenv.NPM(t, gitPackage+"@"+gitVersion), "node_modules",
 		gitPackage, "dist", "index.js")}
-	return played{name: "git", command: command, options: []string{"--root", dir}, env: env, often: 2,
-		within: 200 * time.Millisecond, call: gitCalls(dir), picture: picture,
+	return played{name: "git", command: command, options: []string{"--root", dir}, env: env, kills: 6,
+		often: 2, within: 200 * time.Millisecond, call: gitCalls(dir), picture: picture,
 		of: func(text, _ string) bool { return text == dir }}
 }
 
