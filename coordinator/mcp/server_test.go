@@ -50,6 +50,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if as := os.Getenv(asClient); as != "" {
+		if err := beClient(as, os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	testenv.Parallel(6) // they wait until calls in doubt are settled, each with servers of its own
 	os.Exit(m.Run())
 }
