@@ -162,6 +162,29 @@ func ofThisProgram(t *testing.T) string {
 	return version
 }
 
+// TestS40AnotherProgramIsRefused: what gives no version has that of its program, and another build
+// is told what would have outlived it; so is the version that earlier releases gave to all.
+func TestS40AnotherProgramIsRefused(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{})
+	for plan, version := range map[string]string{"v-build": "0123456789ab", "v-before": "1"} {
+		w := newTour(l)
+		earlier := w.actions("a b")
+		for i := range earlier {
+			earlier[i].Undo = w.undo(version)
+		}
+		w.lost(t, plan, earlier)
+		ctx, cancel := bounded(t)
+		defer cancel()
+		err := l.process().Run(ctx, config(plan), w.play(w.actions("a b"), ends(errNoRoom)))
+		wantDiverged(t, err, "a", "version")
+		if want := "version is now " + ofThisProgram(t) + ", that of this program, as Undo.Version is " +
+			"empty, recorded is " + version; !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 // TestS40AChangedHandlerIsRefusedOrPinned: the version that is recorded undoes the
 // action, whatever the code has become.
 func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
@@ -181,26 +204,6 @@ func TestS40AChangedHandlerIsRefusedOrPinned(t *testing.T) {
 		defer cancel()
 		wantDiverged(t, l.process().Run(ctx, config("v-refused"), w.play(newer(w), ends(errNoRoom))), "a", "version")
 	})
-	// What gives no version has that of its program: another build is refused, and told what would
-	// have outlived it; so is the version that earlier releases gave to all.
-	for plan, version := range map[string]string{"v-build": "0123456789ab", "v-before": "1"} {
-		t.Run("of another program, version "+version, func(t *testing.T) {
-			w := newTour(l)
-			earlier := w.actions("a b")
-			for i := range earlier {
-				earlier[i].Undo = w.undo(version)
-			}
-			w.lost(t, plan, earlier)
-			ctx, cancel := bounded(t)
-			defer cancel()
-			err := l.process().Run(ctx, config(plan), w.play(w.actions("a b"), ends(errNoRoom)))
-			wantDiverged(t, err, "a", "version")
-			if want := "version is now " + ofThisProgram(t) + ", that of this program, as Undo.Version is empty, " +
-				"recorded is " + version; !strings.Contains(err.Error(), want) {
-				t.Errorf("%v, want %s", err, want)
-			}
-		})
-	}
 	t.Run("earlier handler kept", func(t *testing.T) {
 		w := newTour(l)
 		w.lost(t, "v-earlier", w.actions("a b"))

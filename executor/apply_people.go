@@ -282,9 +282,8 @@ func (s *fold) applyVerdict() Result {
 	return effective
 }
 
-// notCalled says why a supervisor does not allow an action any more, or "": it was undone with its
-// plan or a part of that, or is being undone, before its forward was called. The plan may be open
-// again, and what its agent did now would be no one's.
+// notCalled says why a supervisor does not allow an action any more, or "": it was undone, or is
+// being undone, before its forward was called, and what its agent did now would be no one's.
 func (s *State) notCalled(a *action, k *pb.VerdictGiven) string {
 	if k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW || !a.fixed.Forward.GetReview() ||
 		a.row.Outcome != rowspb.Outcome_OUTCOME_UNKNOWN || a.row.Undo == rowspb.Undo_UNDO_HELD ||

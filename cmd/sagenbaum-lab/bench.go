@@ -111,8 +111,8 @@ func runBench(ctx context.Context, out io.Writer, b *benching) error {
 	case b.only != "" && !slices.Contains(benchParts(), b.only):
 		return cli.Fail(cli.ExitUsage, "--only "+strings.Join(benchParts(), ", "),
 			"unknown figure %q", b.only)
-	case b.each <= 0 || b.within <= 0 || b.held < 1 || b.rows < 1 || b.plans < 1000 || b.rounds < 1 || b.blobs < blobPlans ||
-		len(b.concurrency) == 0 ||
+	case b.each <= 0 || b.within <= 0 || b.held < 1 || b.rows < 1 || b.plans < 1000 || b.rounds < 1 ||
+		b.blobs < blobPlans || len(b.concurrency) == 0 ||
 		slices.Min(b.concurrency) < 1 || len(b.leases) == 0 || slices.Min(b.leases) < 1000:
 		return cli.Fail(cli.ExitUsage, "sagenbaum-lab bench --help",
 			"durations, counts and concurrency must be positive")

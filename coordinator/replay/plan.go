@@ -189,7 +189,7 @@ func (r *run) diverged(action, field string, recorded, now any) *Diverged {
 
 func dash(text string) string { return cmp.Or(text, "-") }
 
-// versionText is a version, and what gives one that outlives this program where it is the program's.
+// versionText is a version, and whose it is where it is that of the program.
 func versionText(version string, u *Undo) string {
 	if version != "" && u != nil && u.Version == "" {
 		return version + ", that of this program, as Undo.Version is empty"

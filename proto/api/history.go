@@ -93,7 +93,7 @@ type PastAction struct {
 	// called. False, too: the host has an earlier version.
 	NeverAllowed bool `json:"never_allowed,omitempty"`
 
-	Owed        bool   `json:"owed,omitempty"` // its undo may still be asked for
+	Owed bool `json:"owed,omitempty"` // its undo may still be asked for
 	// in a part of the plan after which it went on: what the action did is not there any more
 	Undone bool `json:"undone,omitempty"`
 

@@ -35,7 +35,7 @@ var (
 		"cmd/sagenbaum/plan/story.go":         1,
 		"coordinator/contract/parse_test.go":  4,
 		"coordinator/executor_test.go":        11,
-		"coordinator/replay_change_test.go":   20,
+		"coordinator/replay_change_test.go":   19,
 		"executor/acceptance_test.go":         5,
 		"executor/cascade_answer_test.go":     1,
 		"executor/cascade_depth_test.go":      1,

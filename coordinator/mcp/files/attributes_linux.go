@@ -30,7 +30,8 @@ func attributes(path string) (string, error) {
 	}
 	switch {
 	case size > attributesMax:
-		return "", ledger.Refuse("path", fmt.Sprintf("%s has extended attributes of %d bytes", path, size),
+		return "", ledger.Refuse("path",
+			fmt.Sprintf("%s has extended attributes of %d bytes", path, size),
 			fmt.Sprintf("a file with at most %d bytes of them, which can be put back", attributesMax))
 	case len(held) == 0:
 		return noAttributes, nil
