@@ -10,8 +10,10 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -243,4 +245,27 @@ func TestOnlyWhatIsStillHeldIsAllowed(t *testing.T) {
 	s := newSchedule(t)
 	s.underHolder(ledger.StillHeldSince - 1)
 	s.play("open b:own b+ d:review+probe d.probe=absent fact:b=1 turn judge:d=allow")
+}
+
+// TestWhatWasNeverAllowedIsSaid in the history of its plan, so that what goes on with it knows that
+// its forward was not called: of an action that had to be allowed, whatever was said of it last.
+func TestWhatWasNeverAllowedIsSaid(t *testing.T) {
+	for line, want := range map[string]bool{
+		"open a":                                    false, // it had not to be
+		"open a judge:a=block":                      false,
+		"open a:review":                             true,
+		"open a:review judge:a=block":               true,
+		"open a:review judge:a=redirect":            true,
+		"open a:review judge:a=allow":               false,
+		"open a:review judge:a=allow judge:a=block": false,
+		"open a:review judge:a=block judge:a=allow": false,
+	} {
+		s := newSchedule(t)
+		s.play(line)
+		s.state.Flush()
+		history := view.NewReader(s.kv, "t", s).History("a1", api.HistoryQuery{Plan: "p"})
+		if len(history.Actions) != 1 || history.Actions[0].NeverAllowed != want {
+			t.Errorf("%s: %+v", line, history.Actions)
+		}
+	}
 }

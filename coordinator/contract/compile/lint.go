@@ -86,14 +86,14 @@ func (l *linter) problem(p problem) {
 
 // deletes are the words in a capability after which nothing is left to restore.
 var deletes = []string{"delete", "remove", "destroy", "drop", "purge", "erase", "truncate",
-	"overwrite", "update", "replace"}
+	"overwrite", "update", "replace", "rm", "wipe", "clear"}
 
 // warnings says what is allowed and rarely meant.
 func (l *linter) warnings(c contract.Contract) {
 	l.staged(c)
 	if word := deleteWord(c.Capability); word != "" && c.Class == contract.Irreversible && !c.Review &&
 		c.Deliver == nil {
-		l.warn("class", "a "+word+" is seldom the last act of its plan, and before others an "+
+		l.warn("class", "what is called "+word+" is seldom the last act of its plan, and before others an "+
 			"irreversible act stops an unwind", "keep what it takes away "+
 			"(before, inverse), stage it (deliver, stage: commit), or add review: true")
 	}

@@ -81,8 +81,11 @@ func TestTheAdviceOfLintIsRight(t *testing.T) {
 // TestAnActInTheMiddleIsWarnedOf: nothing undoes it, and no one was asked before.
 func TestAnActInTheMiddleIsWarnedOf(t *testing.T) {
 	const act = head + "capability: a.delete\nclass: irreversible\n"
-	if got := lint(t, act); !strings.Contains(got, "warning: class: a delete is seldom the last act") {
+	if got := lint(t, act); !strings.Contains(got, "warning: class: what is called delete is seldom the last act") {
 		t.Errorf("lint says %q", got)
+	}
+	if got := lint(t, strings.Replace(act, "a.delete", "rm.all", 1)); !strings.Contains(got, "called rm is seldom") {
+		t.Errorf("lint says %q of what is called as in a shell", got)
 	}
 	if got := lint(t, strings.Replace(act, "delete", "send", 1)); got != "" {
 		t.Errorf("lint says %q of what is meant to be the last act", got)
