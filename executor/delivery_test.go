@@ -123,6 +123,23 @@ func TestNothingOfADeliveryIsUnsureOnceItIsMade(t *testing.T) {
 	}
 }
 
+// TestWhatIsStoppedIsAskedAboutWithTheWholeReason: which condition has stopped it, and of which part.
+func TestWhatIsStoppedIsAskedAboutWithTheWholeReason(t *testing.T) {
+	s := newSchedule(t)
+	answers, asked := s.worker, ""
+	s.worker = func(c Command) *api.Reply {
+		if c.Purpose == api.PurposeProbe && c.Action == "m" {
+			asked = string(c.Arguments)
+		}
+		return answers(c)
+	}
+	s.play("open q/open^ q/b:held+for=1h q/b+ q/commit m:staged+found commit m=lost m.probe=lost,absent turn fact:b=1 turn @1m turn @2m")
+	if want := "(child plan q)"; !strings.Contains(asked, want) || s.outcome() == "" {
+		t.Errorf("it was asked with %s, want %s; %s", asked, want, s.outcome())
+	}
+	s.wantRefolded()
+}
+
 // TestABlockDropsAtOnceWhatAPartHasStaged: the part was committed as a whole, and its parent goes on.
 func TestABlockDropsAtOnceWhatAPartHasStaged(t *testing.T) {
 	playAll(t, []scheduled{{"", "open a a+ q/open^ q/m:staged q/commit q/judge:m=block turn",

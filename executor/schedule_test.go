@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -503,7 +505,9 @@ func markDelivery(name string, ns int64, probe *pb.Probe, f *pb.ForwardRegistere
 	case "kept":
 		f.Deliver.DedupeNs, f.Deliver.Attempts = ns, 4
 	case "found":
-		f.Deliver.Probe = probe
+		f.Deliver.Probe = proto.CloneOf(probe)
+		f.Deliver.Probe.Call.Bindings = append(f.Deliver.Probe.Call.Bindings,
+			&pb.Binding{Name: "why", Expression: "plan.reason"})
 	case "reads":
 		f.Deliver.Bindings = []*pb.Binding{{Name: "id", Expression: "input.id"}}
 	case "secret":

@@ -437,6 +437,7 @@ func dropHeld(b *book, p *plan, list []heldLease) {
 // firesSince has a committed tree undone, or the part that a condition is about.
 func (c *claim) firesSince(reason string) {
 	root, to := c.p.undoesSince(c.a, c.l)
+	reason += ofChild(root, c.p)
 	u, more := c.opensUndoer(root, to, reason)
-	c.passesUp(u, back{}, reason+ofChild(root, c.p)+more)
+	c.passesUp(u, back{}, reason+more)
 }
