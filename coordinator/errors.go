@@ -64,7 +64,7 @@ var (
 
 	// ErrNotCaptured means that what a contract wants to know before the forward
 	// crosses could not be found out. Nothing was registered and the forward did not
-	// run; call again with the same Action.
+	// run; call again with the same Action, unless the error is a *ledger.Refused, too.
 	ErrNotCaptured = errors.New("the state before the effect was not captured")
 
 	// ErrKeyAway means that the key of the plan's sensitive fields cannot be had now: no executor

@@ -256,7 +256,7 @@ func (p *Plan) adoptPast(ctx context.Context, declared Action) (*action, error) 
 		return nil, err
 	}
 	a.call.Input, a.contract, a.state, a.past = d.input, d.contract, actionRegistered, nil
-	if a.reviewed || d.contract.Review {
+	if a.reviewed { // as it was registered, whatever its contract has become
 		a.reviewTimeout = max(d.contract.ReviewTimeout, 0)
 		if a.reviewTimeout == 0 {
 			a.reviewTimeout = p.c.reviewTimeout

@@ -168,6 +168,7 @@ func TestAnEndMayNotHaveSeenAVerdict(t *testing.T) {
 		{"judge:b=block", "[b]", "quarantined: a=held b=quarantined [x]"},
 		{"judge:b=block", "[a b]", "I23.outstanding"},
 		{"judge:b=allow*", "[a b]", "I23.outstanding"},
+		{"!judge:z=block*", "[a b]", "I23.outstanding"},
 	} {
 		s := newSchedule(t)
 		s.play("open a a+ b:approve b+ q/open q/x q/x+ q/fail turn judge:b=block") // it has read all of that

@@ -37,6 +37,8 @@ const (
 // puts it back; every chunk is synced. It fails where a byte differs, or memory is above its bound.
 func benchBlobs(ctx context.Context, out io.Writer, b *benching, dir string) error {
 	fmt.Fprintln(out, "\nblobs, sync-always")
+	// The peak of this process counts from here, where it can be begun anew (proc(5)).
+	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -106,6 +108,10 @@ func peaks(out io.Writer, server int) error {
 		pid  int
 	}{{"server", server}, {"agent and worker, one process", os.Getpid()}} {
 		mb := float64(statusKB(of.pid, "VmHWM")) * 1024 / 1e6
+		if mb == 0 {
+			fmt.Fprintf(out, "  %-34s its memory cannot be read here\n", of.name)
+			continue
+		}
 		fmt.Fprintf(out, "  %-34s %9.0f MB of memory at the peak, at most %d wanted\n", of.name, mb,
 			blobPeakMB)
 		if mb > blobPeakMB {

@@ -222,3 +222,25 @@ func TestAVerdictThatNoDoorHeardOfIsAsItSays(t *testing.T) {
 		}
 	}
 }
+
+// TestAReviewThatComesLaterIsOfLaterActions: an action that was registered without one may have been
+// called when its door is killed, whatever its contract asks for by then.
+func TestAReviewThatComesLaterIsOfLaterActions(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	const act = `{"plan":"p","action":"a","capability":"hotel.book","input":{"city":"Rome"}}`
+	if a := l.good(l.post, "tripper", "plan.act", act); a["state"] != "accepted" {
+		t.Fatalf("%v", a)
+	}
+	l.crash()
+	for _, c := range contracts() {
+		if c.Capability == "hotel.book" {
+			c.Review = true
+			l.publish(c)
+		}
+	}
+	if a := l.good(l.post, "tripper", "plan.act", act); a["state"] != "accepted" {
+		t.Errorf("it waits for a verdict that no one is asked for: %v", a)
+	}
+}

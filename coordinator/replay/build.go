@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 )
 
 // BuildVersion is the version of an [Undo] that gives none: the first 12 hex digits of the SHA-256
@@ -23,8 +24,14 @@ var BuildVersion = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot find the program that runs: %w", err)
 	}
+	if info, err := os.Stat(path); err == nil && info.ModTime().After(started) {
+		return "", fmt.Errorf("another program has taken the place of the one that runs: %s", path)
+	}
 	return fileVersion(path)
 })
+
+// started is when this program was.
+var started = time.Now()
 
 func fileVersion(path string) (string, error) {
 	file, err := os.Open(path)

@@ -60,7 +60,8 @@ func (r *Reader) pastAction(p *executor.Plan, a *executor.Action) api.PastAction
 		Sequence: a.Fixed.Registered.GetSequence(), Writer: writers.Of(p.Row, a.Fixed),
 		Outcome: a.Outcome(), OutcomeAt: row.OutcomeAt.GetSequence(), ExternalRef: row.ExternalRef,
 		Verdict: a.Verdict(), VerdictBy: row.VerdictBy,
-		NeverAllowed: f.GetReview() && !row.Allowed,
+		NeverAllowed: f.GetReview() && !row.Allowed &&
+			row.Outcome == rowspb.Outcome_OUTCOME_UNKNOWN,
 		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(),
 		Owed: handlerNeeded(p, a), Undone: a.UndoneInPart(),
 		Undo: a.Undo(), Note: row.Note,

@@ -290,7 +290,7 @@ func (l *Ledger) raced(p *plan, r *pb.Record) bool {
 	}
 	spoken := func(e ledger.Entry) bool {
 		people := e.Source.Class == ledger.ClassAgent || e.Source.Class == ledger.ClassOperator
-		return (people || !ended || l.widens(e.Record)) && e.Record.GetPlan() == p.id
+		return (people || !ended || l.widens(e)) && e.Record.GetPlan() == p.id
 	}
 	return slices.ContainsFunc(l.behind,
 		func(entries []ledger.Entry) bool { return slices.ContainsFunc(entries, spoken) }) ||
@@ -298,11 +298,12 @@ func (l *Ledger) raced(p *plan, r *pb.Record) bool {
 			func(a *action) bool { return a.child != nil && l.raced(a.child, r) })
 }
 
-// widens reports whether a record is a verdict for which all of its plan is undone.
-func (l *Ledger) widens(r *pb.Record) bool {
-	k := r.GetVerdictGiven()
-	return k != nil && k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW &&
-		!undoesOne(l.book, k.Scope)
+// widens reports whether a record is a verdict that counts, and for which all of its plan is undone.
+func (l *Ledger) widens(e ledger.Entry) bool {
+	k := e.Record.GetVerdictGiven()
+	_, refused, known := l.log.leaves.Get(e.Address.Sequence, e.Address.Index)
+	return k != nil && known && !refused &&
+		k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && !undoesOne(l.book, k.Scope)
 }
 
 // Leaves remembers the leaf of every record, for the references to it, and whether the

@@ -90,7 +90,7 @@ type PastAction struct {
 	Verdict     string `json:"verdict,omitempty"` // the last one
 	VerdictBy   string `json:"verdict_by,omitempty"`
 	// NeverAllowed: its forward had to be allowed, and no verdict has allowed it, so that it was not
-	// called. False, too: the host has an earlier version.
+	// called. False, too: its outcome is known, or the host has an earlier version.
 	NeverAllowed bool `json:"never_allowed,omitempty"`
 
 	Owed bool `json:"owed,omitempty"` // its undo may still be asked for

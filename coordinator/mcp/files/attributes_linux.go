@@ -1,6 +1,8 @@
 package files
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -11,56 +13,52 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
-// attributesMax is how many bytes the extended attributes of a file may have, names and values: an
-// image carries them.
-const attributesMax = 2 << 10
+// isKept reports whether an extended attribute is one that the users of a file give it, or its
+// access control list or capabilities. What the system gives by itself, as the label of SELinux, is
+// never read nor set.
+func isKept(name string) bool {
+	return strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "system.posix_acl_") ||
+		name == "security.capability"
+}
 
-// attributes are the extended attributes of a file or folder that its users give it, with its
-// access control lists and capabilities, in one text; what the system gives by itself, as the label
-// of SELinux, is not among them. noAttributes: there are none. The error is a *ledger.Refused for
-// more than attributesMax bytes.
-func attributes(path string) (string, error) {
+// attributes are Entry.Attributes of a file or folder.
+func attributes(path string) string {
 	held, err := attributesOf(path)
 	if err != nil {
-		return "", err
+		return "" // no one may know, or the file system has none
 	}
-	size := 0
+	if len(held) == 0 {
+		return noAttributes
+	}
+	size, text := 0, held.Encode()
 	for name, values := range held {
 		size += len(name) + len(values[0])
 	}
-	switch {
-	case size > attributesMax:
-		return "", ledger.Refuse("path",
-			fmt.Sprintf("%s has extended attributes of %d bytes", path, size),
-			fmt.Sprintf("a file with at most %d bytes of them, which can be put back", attributesMax))
-	case len(held) == 0:
-		return noAttributes, nil
+	if size > attributesMax {
+		sum := sha256.Sum256([]byte(text))
+		return manyAttributes + hex.EncodeToString(sum[:])
 	}
-	return held.Encode(), nil
+	return text
 }
 
 func attributesOf(path string) (url.Values, error) {
-	held := url.Values{}
 	names, err := grown(func(buffer []byte) (int, error) { return unix.Llistxattr(path, buffer) })
-	if errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return held, nil
-	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the extended attributes of %s: %w", path, err)
+		return nil, err
 	}
+	held := url.Values{}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
-		if !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "system.posix_acl_") &&
-			name != "security.capability" {
+		if !isKept(name) {
 			continue
 		}
 		value, err := grown(func(buffer []byte) (int, error) {
 			return unix.Lgetxattr(path, name, buffer)
 		})
-		switch {
-		case errors.Is(err, unix.ENODATA), errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-			continue // it went meanwhile, or is not for this user to read
-		case err != nil:
-			return nil, fmt.Errorf("cannot read the extended attribute %s of %s: %w", name, path, err)
+		if errors.Is(err, unix.ENODATA) {
+			continue // it went meanwhile
+		}
+		if err != nil {
+			return nil, err
 		}
 		held.Set(name, string(value))
 	}
@@ -85,7 +83,7 @@ func grown(read func(buffer []byte) (int, error)) ([]byte, error) {
 
 // setAttributes gives a file or folder its attributes back, as far as this process may.
 func setAttributes(path, text string) error {
-	if text == "" {
+	if text == "" || tooMany(text) {
 		return nil // not known
 	}
 	wanted := url.Values{}
@@ -97,7 +95,7 @@ func setAttributes(path, text string) error {
 	}
 	held, err := attributesOf(path)
 	if err != nil {
-		return err
+		return allowed(err)
 	}
 	for name := range held {
 		if !wanted.Has(name) {
@@ -105,6 +103,10 @@ func setAttributes(path, text string) error {
 		}
 	}
 	for name := range wanted {
+		if !isKept(name) {
+			return ledger.Refuse("before.attributes", fmt.Sprintf("%q", name),
+				"user.*, an access control list or capabilities")
+		}
 		if value := wanted.Get(name); !held.Has(name) || held.Get(name) != value {
 			err = errors.Join(err, allowed(unix.Lsetxattr(path, name, []byte(value), 0)))
 		}
@@ -114,8 +116,10 @@ func setAttributes(path, text string) error {
 
 // allowed leaves out the errors of what this process may not do, or its file system cannot.
 func allowed(err error) error {
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOTSUP) {
-		return nil
+	for _, of := range []error{unix.EPERM, unix.EACCES, unix.ENOTSUP, unix.ENOSYS} {
+		if errors.Is(err, of) {
+			return nil
+		}
 	}
 	return err
 }

@@ -2,6 +2,6 @@
 
 package files
 
-func attributes(string) (string, error) { return "", nil }
+func attributes(string) string { return "" }
 
 func setAttributes(string, string) error { return nil }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -41,7 +42,8 @@ type Entry struct {
 	Identity string `json:"identity,omitempty"` // that a rename keeps
 
 	// Attributes are the extended attributes that its users have given it, with its access control
-	// list: noAttributes, or names and values as in the query of a URL. Empty: they are not known.
+	// list: noAttributes, names and values as in the query of a URL, or manyAttributes and a SHA-256
+	// in hex. Empty: they are not known.
 	Attributes string `json:"attributes,omitempty"`
 
 	// Of a file. Its bytes are in Content as base64, or a blob; an image that was taken
@@ -64,8 +66,13 @@ type Entry struct {
 
 // Access says who may do what.
 type Access struct {
-	Mode  uint32 `json:"mode"`
-	Owner string `json:"owner,omitempty"`
+	Mode       uint32 `json:"mode"`
+	Owner      string `json:"owner,omitempty"`
+	Attributes string `json:"attributes,omitempty"` // as of an Entry
+}
+
+func (a Access) same(b Access) bool {
+	return a.Mode == b.Mode && a.Owner == b.Owner && sameAttributes(a.Attributes, b.Attributes)
 }
 
 // Take says what is at these paths, with the bytes of files. Errors: *ledger.Refused for a path
@@ -194,7 +201,7 @@ func (f *Files) now(b Entry) (Entry, error) {
 	}
 	for _, path := range b.Missing[:max(0, len(b.Missing)-1)] {
 		if info, err := os.Lstat(path); err == nil && info.IsDir() {
-			e.Made = append(e.Made, Access{mode(info.Mode()), owner(info)})
+			e.Made = append(e.Made, Access{mode(info.Mode()), owner(info), attributes(path)})
 		}
 	}
 	e.Anchor, e.AnchorModified = b.Anchor, ""
@@ -242,12 +249,22 @@ func look(path string, missing []string) (Entry, error) {
 	e.Mode = mode(info.Mode())
 	e.Modified, e.Accessed, e.Owner, e.Identity = stamp(info.ModTime()), accessed(info), owner(info),
 		identity(info)
-	e.Attributes, err = attributes(path)
-	return e, err
+	e.Attributes = attributes(path)
+	return e, nil
 }
 
-// noAttributes is Entry.Attributes of what has none.
-const noAttributes = "-"
+// attributesMax is how many bytes the extended attributes of a file may have, names and values: an
+// image carries them.
+const attributesMax = 2 << 10
+
+const (
+	noAttributes   = "-" // Entry.Attributes of what has none
+	manyAttributes = "#" // begins those of which an image has the SHA-256 alone
+)
+
+// tooMany reports whether an image has the SHA-256 of attributes alone, so that they cannot be put
+// back.
+func tooMany(attributes string) bool { return strings.HasPrefix(attributes, manyAttributes) }
 
 // sameAttributes reports whether attributes may be the same ones.
 func sameAttributes(x, y string) bool { return x == y || x == "" || y == "" }
@@ -282,6 +299,10 @@ func (f *Files) keep(e *Entry) error {
 	if e.Size > SizeMax {
 		return ledger.Refuse("path", fmt.Sprintf("%s has %d bytes", e.Path, e.Size),
 			fmt.Sprintf("a file of at most %d bytes, which can be put back", SizeMax))
+	}
+	if tooMany(e.Attributes) {
+		return ledger.Refuse("path", e.Path+" has too many extended attributes",
+			fmt.Sprintf("a file with at most %d bytes of them, which can be put back", attributesMax))
 	}
 	if e.Size > inlineMax {
 		return f.store(e)

@@ -110,11 +110,16 @@ func other(now, after Entry) string {
 		return "has other permissions since: " + text(now.Mode, now.Owner) + ", and the call has left " +
 			text(after.Mode, after.Owner)
 	}
+	const given = "other extended attributes, or another access control list, than the call has left"
 	if !sameAttributes(now.Attributes, after.Attributes) {
-		return "has other extended attributes, or another access control list, than the call has left"
+		return "has " + given
 	}
 	for i, left := range after.Made {
-		if i < len(now.Made) && now.Made[i] != left {
+		switch {
+		case i >= len(now.Made) || now.Made[i].same(left):
+		case now.Made[i].Mode == left.Mode && now.Made[i].Owner == left.Owner:
+			return "is in a folder that has " + given
+		default:
 			return fmt.Sprintf("is in a folder that has other permissions since: %s, and the call has left "+
 				"%s", text(now.Made[i].Mode, now.Made[i].Owner), text(left.Mode, left.Owner))
 		}
@@ -185,7 +190,7 @@ func writtenDigest(written json.RawMessage) string {
 func (e Entry) begins(written json.RawMessage) bool {
 	var text *string
 	if json.Unmarshal(written, &text) != nil || text == nil {
-		return len(written) > 0 && e.Size == 0
+		return len(written) > 0 && string(written) != "null" && e.Size == 0
 	}
 	if e.Size > int64(len(*text)) {
 		return false
@@ -248,7 +253,7 @@ func short(name string) string {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
-	return name[:100] + hex.EncodeToString(sum[:16])
+	return strings.ToValidUTF8(name[:100], "") + hex.EncodeToString(sum[:16])
 }
 
 func copyTo(from, to string) error {
@@ -360,23 +365,41 @@ func (f *Files) content(b Entry, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// dress gives a file the owner, mode, extended attributes and times of an entry.
+// dress gives a file or folder the owner, mode, extended attributes and times of an entry.
 func dress(path string, b Entry) error {
+	if err := chown(path, b.Owner); err != nil {
+		return fmt.Errorf("cannot give %s its owner back: %w", b.Path, err)
+	}
+	// Only who may write to it may give it attributes, and the mode is part of an access list.
+	modes := []uint32{b.Mode}
+	if b.Attributes != "" {
+		modes = []uint32{b.Mode | ownerWrites, b.Mode}
+	}
+	for i, mode := range modes {
+		if err := os.Chmod(path, fileMode(mode)); err != nil {
+			return fmt.Errorf("cannot give %s its mode back: %w", b.Path, err)
+		}
+		if i > 0 {
+			break
+		}
+		if err := setAttributes(path, b.Attributes); err != nil {
+			return fmt.Errorf("cannot give %s its extended attributes back: %w", b.Path, err)
+		}
+	}
+	return dressTimes(path, b)
+}
+
+// ownerWrites is the mode by which the owner of a file may write to it.
+const ownerWrites = 0o200
+
+// dressTimes gives a file or folder the times of an entry.
+func dressTimes(path string, b Entry) error {
 	modified, err := time.Parse(time.RFC3339Nano, b.Modified)
 	if err != nil {
 		return ledger.Refuse("before.modified", err.Error(), "a time")
 	}
 	// one that cannot be read stays as it is
 	last, _ := time.Parse(time.RFC3339Nano, b.Accessed)
-	if err := chown(path, b.Owner); err != nil {
-		return fmt.Errorf("cannot give %s its owner back: %w", b.Path, err)
-	}
-	if err := os.Chmod(path, fileMode(b.Mode)); err != nil {
-		return fmt.Errorf("cannot give %s its mode back: %w", b.Path, err)
-	}
-	if err := setAttributes(path, b.Attributes); err != nil { // after its mode, which an ACL changes
-		return fmt.Errorf("cannot give %s its extended attributes back: %w", b.Path, err)
-	}
 	if err := os.Chtimes(path, last, modified); err != nil {
 		return fmt.Errorf("cannot give %s its time back: %w", b.Path, err)
 	}

@@ -184,8 +184,8 @@ func walk(root string) (map[string]node, error) {
 		default:
 			err = ledger.Refuse("path", path+" is neither a file, a folder nor a link", "one of them")
 		}
-		if n.Kind != link && err == nil {
-			n.Attributes, err = attributes(path)
+		if n.Kind != link {
+			n.Attributes = attributes(path)
 		}
 		nodes[name] = n
 		if size += n.Size; err == nil && (len(nodes) > treeMax || size > treeBytes) {
@@ -336,7 +336,10 @@ func (f *Files) RestoreRepository(ctx context.Context, u RepositoryUndo) error {
 		return err
 	}
 	release()
-	return settleFolders(at, before, left, now, u.Left != nil)
+	if u.Left == nil {
+		return nil
+	}
+	return settleFolders(at, before, left, now, paths)
 }
 
 // takeLock keeps Git from changing an index. A lock with the same key is of an attempt at the same
@@ -377,6 +380,9 @@ func differing(at string, before, left, now map[string]node, known bool) (
 				"the call has done")
 		case !n.same(l) && !n.same(b):
 			return nil, changed(name, "was changed since, and not by this call")
+		case b.Kind != link && tooMany(b.Attributes) && !b.same(n):
+			return nil, changed(name, "cannot be put back: it had more extended attributes than an image "+
+				"keeps")
 		default:
 			paths = append(paths, name)
 		}
@@ -497,17 +503,29 @@ func (f *Files) putNodes(at string, before, now map[string]node, paths []string,
 	return nil
 }
 
-// settleFolders gives folders their times back, where no one else has changed them since.
-func settleFolders(at string, before, left, now map[string]node, known bool) error {
+// settleFolders makes folders what they were: those among paths, which the effect has changed, in
+// everything; the others have lost their times alone to what was done in them. Whose time someone
+// else has changed since keeps it.
+func settleFolders(at string, before, left, now map[string]node, paths []string) error {
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(before))) {
 		b, n := before[name], now[name]
-		if b.Kind != Folder || !known || n.Kind == Folder && n.Modified != left[name].Modified {
+		if b.Kind != Folder {
 			continue
 		}
 		path := filepath.Join(at, name)
 		was := Entry{Path: path, Mode: b.Mode, Modified: b.Modified, Owner: b.Owner,
 			Attributes: b.Attributes}
-		if err := dress(path, was); err != nil {
+		var err error
+		switch theirs := n.Kind == Folder && n.Modified != left[name].Modified; {
+		case slices.Contains(paths, name):
+			if theirs {
+				was.Modified = n.Modified
+			}
+			err = dress(path, was)
+		case !theirs:
+			err = dressTimes(path, was)
+		}
+		if err != nil {
 			return err
 		}
 	}
