@@ -133,7 +133,8 @@ func TestWhatIsStoppedIsAskedAboutWithTheWholeReason(t *testing.T) {
 		}
 		return answers(c)
 	}
-	s.play("open q/open^ q/b:held+for=1h q/b+ q/commit m:staged+found commit m=lost m.probe=lost,absent turn fact:b=1 turn @1m turn @2m")
+	s.play("open q/open^ q/b:held+for=1h q/b+ q/commit m:staged+found commit m=lost " +
+		"m.probe=lost,absent turn fact:b=1 turn @1m turn @2m")
 	if want := "(child plan q)"; !strings.Contains(asked, want) || s.outcome() == "" {
 		t.Errorf("it was asked with %s, want %s; %s", asked, want, s.outcome())
 	}

@@ -37,7 +37,7 @@ const (
 // puts it back; every chunk is synced. It fails where a byte differs, or memory is above its bound.
 func benchBlobs(ctx context.Context, out io.Writer, b *benching, dir string) error {
 	fmt.Fprintln(out, "\nblobs, sync-always")
-	// The peak of this process counts from here, where it can be begun anew (proc(5)).
+	// The peak of this process counts from here, where that can be had (proc(5)).
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -298,7 +298,7 @@ func (l *Ledger) raced(p *plan, r *pb.Record) bool {
 			func(a *action) bool { return a.child != nil && l.raced(a.child, r) })
 }
 
-// widens reports whether a record is a verdict that counts, and for which all of its plan is undone.
+// widens reports whether a record is a verdict that counts and has all of its plan undone.
 func (l *Ledger) widens(e ledger.Entry) bool {
 	k := e.Record.GetVerdictGiven()
 	_, refused, known := l.log.leaves.Get(e.Address.Sequence, e.Address.Index)

@@ -93,8 +93,8 @@ func (l *linter) warnings(c contract.Contract) {
 	l.staged(c)
 	if word := deleteWord(c.Capability); word != "" && c.Class == contract.Irreversible && !c.Review &&
 		c.Deliver == nil {
-		l.warn("class", "what is called "+word+" is seldom the last act of its plan, and before others an "+
-			"irreversible act stops an unwind", "keep what it takes away "+
+		l.warn("class", "what is called "+word+" is seldom the last act of its plan, and before "+
+			"others an irreversible act stops an unwind", "keep what it takes away "+
 			"(before, inverse), stage it (deliver, stage: commit), or add review: true")
 	}
 	if c.Class != contract.Compensable || c.Inverse == nil {
