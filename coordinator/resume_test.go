@@ -94,8 +94,10 @@ func TestAPlanIDIsUsedOnce(t *testing.T) {
 // What the other has registered is taken back, so that no one is asked about it.
 func TestOfTwoProcessesThatBeginOnePlanOneRunsItsForwards(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
-	second := l.another(t)
+	patient := quick()
+	patient.Grace = 0 // a forward starts as late as it may by default: the machine may be slow
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{patient}})
+	second := l.another(t, patient)
 	for n := range 5 {
 		id := fmt.Sprint("job-", n)
 		p := l.begin(coordinator.PlanSpec{ID: id})
@@ -123,7 +125,7 @@ func TestOfTwoProcessesThatBeginOnePlanOneRunsItsForwards(t *testing.T) {
 		if err := second.Close(t.Context()); err != nil { // with what it takes back
 			t.Fatal(err)
 		}
-		second = l.another(t)
+		second = l.another(t, patient)
 		if ran[1] == 1 {
 			if won, err = second.Resume(t.Context(), id); err != nil {
 				t.Fatal(err)

@@ -363,7 +363,10 @@ func countUndos(t *testing.T, s *cmdtest.Served) (calls *atomic.Int64, stop func
 
 func unmakeAside(t *testing.T, s *cmdtest.Served, note func(thing string)) (stop func()) {
 	t.Helper()
-	conn := cmdtest.Dial(t, s.URL)
+	conn := reach(t, s)
+	if conn == nil {
+		return func() {}
+	}
 	w, err := worker.New(worker.Config{Conn: conn, Tenant: tortureTenant, Name: "counter"})
 	if err == nil {
 		err = w.Handle(unmakeThing, func(_ context.Context, c api.Command) (worker.Result, error) {

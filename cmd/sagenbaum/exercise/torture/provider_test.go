@@ -21,6 +21,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -169,7 +170,28 @@ func tortureAgent(conn *nats.Conn) (*coordinator.Coordinator, error) {
 // tortureClient asks the executor of a server, also after that was restarted.
 func tortureClient(t *testing.T, s *cmdtest.Served) *cli.Client {
 	t.Helper()
-	return &cli.Client{Conn: cmdtest.Dial(t, s.URL), Tenant: tortureTenant, Server: s.URL, Timeout: 5 * time.Second}
+	return clientOn(cmdtest.Dial(t, s.URL), s)
+}
+
+func clientOn(conn *nats.Conn, s *cmdtest.Served) *cli.Client {
+	return &cli.Client{Conn: conn, Tenant: tortureTenant, Server: s.URL, Timeout: 5 * time.Second}
+}
+
+// reach connects to a server that may be about to end by itself; nil: it has ended.
+func reach(t *testing.T, s *cmdtest.Served) *nats.Conn {
+	t.Helper()
+	for late := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
+		conn, err := cmdtest.AsLocal(s.URL, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+		switch {
+		case err == nil:
+			t.Cleanup(conn.Close)
+			return conn
+		case s.Ended():
+			return nil
+		case time.Now().After(late):
+			t.Fatal(err)
+		}
+	}
 }
 
 // blow kills a server at most once, and only as long as it is not called off.

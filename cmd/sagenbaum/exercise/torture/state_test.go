@@ -234,10 +234,11 @@ func awaitUndone(t *testing.T, ctx context.Context, s *cmdtest.Served, before []
 		return status.Mode == api.ModeHolding && status.Applied == status.Last && status.InFlight == 0 &&
 			status.Unwinding == 0
 	})
-	if s.Ended() {
+	conn := reach(t, s)
+	if conn == nil {
 		return
 	}
-	c := tortureClient(t, s)
+	c := clientOn(conn, s)
 	defer c.Close()
 	f := refold(t, before)
 	for id := range plansOf(f.actions) {
@@ -272,7 +273,11 @@ func awaitFolded(t *testing.T, ctx context.Context, s *cmdtest.Served) api.Statu
 func awaitStatus(t *testing.T, ctx context.Context, s *cmdtest.Served,
 	is func(api.Status) bool) (status api.Status) {
 	t.Helper()
-	c := tortureClient(t, s)
+	conn := reach(t, s)
+	if conn == nil {
+		return status
+	}
+	c := clientOn(conn, s)
 	defer c.Close()
 	cmdtest.Until(t, ctx, "the executor is where it has to be", func() bool {
 		if s.Ended() {
