@@ -416,7 +416,7 @@ func (p *Plan) adopted(declared Action, past *PastAction) (*action, error) {
 	switch {
 	case past.Outcome == api.OutcomeInDoubt:
 		a.doubt = &pb.ForwardInDoubt{Code: past.Code, Message: past.Message} // as recorded
-	case a.reviewTimeout == 0 || past.mayHaveRun(): // without its verdict it was not called
+	case a.reviewTimeout == 0 || past.MayBeAllowed(): // without its verdict it was not called
 		a.doubt = &pb.ForwardInDoubt{Code: codeInterrupted,
 			Message: "its process ended, and it was not called again"}
 	}

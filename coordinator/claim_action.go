@@ -107,11 +107,8 @@ func (cl *Claim) Adopt(declared Action, past *PastAction) (*Adopted, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Adopted{a: a, Uncalled: a.reviewTimeout > 0 && !past.mayHaveRun()}, nil
+	return &Adopted{a: a, Uncalled: a.reviewTimeout > 0 && !past.MayBeAllowed()}, nil
 }
-
-// mayHaveRun reports whether a verdict that was waited for may have let the forward run.
-func (past *PastAction) mayHaveRun() bool { return past.Verdict != "" && !past.NeverAllowed }
 
 // Call is what the forward is given.
 func (a *Adopted) Call() Call { return a.a.call }

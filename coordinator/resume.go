@@ -345,7 +345,7 @@ func (p *Plan) recallAction(past *api.PastAction, registered *pb.ForwardRegister
 		},
 		pastInput: past.Input, pastBefore: past.Before, registered: registered,
 		after:    slices.Clone(registered.After),
-		reviewed: registered.Review, ruled: past.Verdict != "" && !past.NeverAllowed,
+		reviewed: registered.Review, ruled: past.MayBeAllowed(),
 	}
 	if !registered.Branch {
 		a.after = append(a.after, p.lastOf(registered.Deliver != nil)...)

@@ -183,7 +183,7 @@ func (m mortal) answersFor(t *testing.T, w *world, r report, start, now map[stri
 		t.Logf("%s: %s", s.Tool, s.How)
 		for _, a := range shown.Plan.Actions {
 			if a.Action == s.Action {
-				texts = append(texts, textsOf(t, a.Input)...)
+				texts = append(texts, testenv.Texts(t, a.Input)...)
 			}
 		}
 	}
@@ -197,30 +197,4 @@ func (m mortal) answersFor(t *testing.T, w *world, r report, start, now map[stri
 				now[name])
 		}
 	}
-}
-
-// textsOf are all texts in a value.
-func textsOf(t *testing.T, raw json.RawMessage) (list []string) {
-	t.Helper()
-	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		t.Fatal(err)
-	}
-	var add func(v any)
-	add = func(v any) {
-		switch v := v.(type) {
-		case string:
-			list = append(list, v)
-		case []any:
-			for _, item := range v {
-				add(item)
-			}
-		case map[string]any:
-			for _, item := range v {
-				add(item)
-			}
-		}
-	}
-	add(v)
-	return list
 }

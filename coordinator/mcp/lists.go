@@ -135,17 +135,16 @@ func (s set) has(item json.RawMessage, by, others []string) bool {
 // reshape gives items other fields. Those that are alike in all but their lists become one, with
 // the elements of all: a server may leave out what it is given again, and not what is there twice.
 func reshape(items []json.RawMessage, shape map[string]any) ([]json.RawMessage, error) {
-	shaped, lists := []map[string]any{}, []map[string][]json.RawMessage{}
-	at := map[string]int{}
+	shaped, at := []map[string]any{}, map[string]int{}
 	for _, item := range items {
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(item, &members); err != nil {
 			return nil, err
 		}
-		rest, own := map[string]any{}, map[string][]json.RawMessage{}
+		rest, own := map[string]any{}, map[string]json.RawMessage{}
 		for name, from := range shape {
 			if _, list := from.([]any); list {
-				own[name] = []json.RawMessage{members[fieldOf(from)]}
+				own[name] = members[fieldOf(from)]
 			} else {
 				rest[name] = members[fieldOf(from)]
 			}
@@ -153,19 +152,16 @@ func reshape(items []json.RawMessage, shape map[string]any) ([]json.RawMessage, 
 		key := comparable(rest)
 		i, known := at[key]
 		if !known || len(own) == 0 {
-			at[key] = len(shaped)
-			shaped, lists = append(shaped, rest), append(lists, own)
-			continue
+			i = len(shaped)
+			at[key], shaped = i, append(shaped, rest)
 		}
-		for name, elements := range own {
-			lists[i][name] = append(lists[i][name], elements...)
+		for name, element := range own {
+			list, _ := shaped[i][name].([]json.RawMessage)
+			shaped[i][name] = append(list, element)
 		}
 	}
 	out := []json.RawMessage{}
-	for i, rest := range shaped {
-		for name, elements := range lists[i] {
-			rest[name] = elements
-		}
+	for _, rest := range shaped {
 		raw, err := encode(rest)
 		if err != nil {
 			return nil, err

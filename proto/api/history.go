@@ -110,6 +110,9 @@ type PastAction struct {
 	Child  string `json:"child,omitempty"` // it is the entry of this plan: likewise
 }
 
+// MayBeAllowed reports whether a verdict may have let its forward run, where that waited for one.
+func (a *PastAction) MayBeAllowed() bool { return a.Verdict != "" && !a.NeverAllowed }
+
 // Outcomes of a PastAction.
 const (
 	OutcomeUnknown   = "unknown"

@@ -15,11 +15,16 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
 
+// TryDial is Dial where the server may be about to end; the caller closes the connection.
+func TryDial(url string, options ...nats.Option) (*nats.Conn, error) {
+	return AsLocal(url, append(options, nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond))...)
+}
+
 // Dial connects a test's own client to a server. It comes back when the server does.
 func Dial(t *testing.T, url string, options ...nats.Option) *nats.Conn {
 	t.Helper()
-	options = append(options, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
-	conn, err := AsLocal(url, options...)
+	conn, err := TryDial(url, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,8 +101,12 @@ func TestLintSaysWhatIsProbablyNotMeant(t *testing.T) {
 		{doc("a.create", probed+"lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"), ``},
 		{doc("a.create", probed+"lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\nexamples: [{input: {amount: 7}}]\n"), `8:15: error: triggers[t]: fires at once`},
 		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\ntriggers: {t: 'facts[\"paid/\" + action.n] == true'}\nexamples: [{input: {n: 7}}]\n"), `8:15: error: triggers[t]: can never answer`},
-		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\ntriggers: {t: 'facts[\"paid/\" + action.output.n] == true'}\nexamples: [{input: {}, output: {n: 7}}]\n"), `8:15: error: triggers[t]: can never answer`},
-		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\ntriggers: {t: 'facts[\"paid/\" + string(action.output.n)] == true'}\nexamples: [{input: {}, output: {n: 7}}]\n"), ``},
+		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\n"+
+			"triggers: {t: 'facts[\"paid/\" + action.output.n] == true'}\n"+
+			"examples: [{input: {}, output: {n: 7}}]\n"), `8:15: error: triggers[t]: can never answer`},
+		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\n"+
+			"triggers: {t: 'facts[\"paid/\" + string(action.output.n)] == true'}\n"+
+			"examples: [{input: {}, output: {n: 7}}]\n"), ``},
 		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: after(plan.deadline) || plan.status == \"failed\"}\n"), ``},
 	} {
 		got := lint(t, c.text)

@@ -370,21 +370,14 @@ func dress(path string, b Entry) error {
 	if err := chown(path, b.Owner); err != nil {
 		return fmt.Errorf("cannot give %s its owner back: %w", b.Path, err)
 	}
-	// Only who may write to it may give it attributes, and the mode is part of an access list.
-	modes := []uint32{b.Mode}
-	if b.Attributes != "" {
-		modes = []uint32{b.Mode | ownerWrites, b.Mode}
-	}
-	for i, mode := range modes {
-		if err := os.Chmod(path, fileMode(mode)); err != nil {
-			return fmt.Errorf("cannot give %s its mode back: %w", b.Path, err)
-		}
-		if i > 0 {
-			break
-		}
-		if err := setAttributes(path, b.Attributes); err != nil {
+	if b.Attributes != "" { // only who may write to it may give it some
+		if err := errors.Join(os.Chmod(path, fileMode(b.Mode|ownerWrites)),
+			setAttributes(path, b.Attributes)); err != nil {
 			return fmt.Errorf("cannot give %s its extended attributes back: %w", b.Path, err)
 		}
+	}
+	if err := os.Chmod(path, fileMode(b.Mode)); err != nil { // as in its access list, too
+		return fmt.Errorf("cannot give %s its mode back: %w", b.Path, err)
 	}
 	return dressTimes(path, b)
 }

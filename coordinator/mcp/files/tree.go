@@ -82,6 +82,12 @@ func (n node) same(o node) bool {
 	return n == o
 }
 
+// entry is what dress gives back to what is at a path.
+func (n node) entry(path string) Entry {
+	return Entry{Path: path, Kind: n.Kind, Mode: n.Mode, Modified: n.Modified, Owner: n.Owner,
+		Attributes: n.Attributes}
+}
+
 // TakeRepository says what a repository is now; with is whether the bytes of its files are kept.
 // Errors: *ledger.Refused for a folder outside of the roots, for one that is no repository of its
 // own, and for one that is too large.
@@ -491,8 +497,9 @@ func (f *Files) putNodes(at string, before, now map[string]node, paths []string,
 				err = nil
 			}
 		case File:
-			err = f.rewrite(Entry{Path: path, Kind: File, Mode: b.Mode, Modified: b.Modified,
-				Owner: b.Owner, Attributes: b.Attributes, SHA256: b.SHA256, Blob: true})
+			was := b.entry(path)
+			was.SHA256, was.Blob = b.SHA256, true
+			err = f.rewrite(was)
 		case link:
 			err = os.Symlink(b.Content, path)
 		}
@@ -503,27 +510,26 @@ func (f *Files) putNodes(at string, before, now map[string]node, paths []string,
 	return nil
 }
 
-// settleFolders makes folders what they were: those among paths, which the effect has changed, in
-// everything; the others have lost their times alone to what was done in them. Whose time someone
-// else has changed since keeps it.
+// settleFolders makes folders what they were: those among the sorted paths, which the effect has
+// changed, in everything; the others have lost their times alone to what was done in them. Whose
+// time someone else has changed since keeps it.
 func settleFolders(at string, before, left, now map[string]node, paths []string) error {
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(before))) {
 		b, n := before[name], now[name]
 		if b.Kind != Folder {
 			continue
 		}
-		path := filepath.Join(at, name)
-		was := Entry{Path: path, Mode: b.Mode, Modified: b.Modified, Owner: b.Owner,
-			Attributes: b.Attributes}
+		was := b.entry(filepath.Join(at, name))
+		_, changed := slices.BinarySearch(paths, name)
 		var err error
 		switch theirs := n.Kind == Folder && n.Modified != left[name].Modified; {
-		case slices.Contains(paths, name):
+		case changed:
 			if theirs {
 				was.Modified = n.Modified
 			}
-			err = dress(path, was)
+			err = dress(was.Path, was)
 		case !theirs:
-			err = dressTimes(path, was)
+			err = dressTimes(was.Path, was)
 		}
 		if err != nil {
 			return err

@@ -162,7 +162,7 @@ func (m *mortal) undo() (left []string) {
 				m.t.Errorf("plan %s is compensated, and action %s is %s", plan.Plan, a.Action, a.Undo)
 			}
 			m.t.Logf("plan %s, action %s: %s %s %s", plan.Plan, a.Action, a.Outcome, a.Undo, a.Note)
-			left = append(left, textsOf(m.t, a.Input)...)
+			left = append(left, testenv.Texts(m.t, a.Input)...)
 		}
 	}
 	return left

@@ -232,29 +232,3 @@ func gitCalls(dir string) func(random *rand.Rand) (string, map[string]any) {
 		return "git_" + tool, with
 	}
 }
-
-// textsOf are all texts in a value.
-func textsOf(t *testing.T, raw json.RawMessage) (list []string) {
-	t.Helper()
-	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		t.Fatal(err)
-	}
-	var add func(v any)
-	add = func(v any) {
-		switch v := v.(type) {
-		case string:
-			list = append(list, v)
-		case []any:
-			for _, item := range v {
-				add(item)
-			}
-		case map[string]any:
-			for _, item := range v {
-				add(item)
-			}
-		}
-	}
-	add(v)
-	return list
-}

@@ -181,7 +181,7 @@ func clientOn(conn *nats.Conn, s *cmdtest.Served) *cli.Client {
 func reach(t *testing.T, s *cmdtest.Served) *nats.Conn {
 	t.Helper()
 	for late := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
-		conn, err := cmdtest.AsLocal(s.URL, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+		conn, err := cmdtest.TryDial(s.URL)
 		switch {
 		case err == nil:
 			t.Cleanup(conn.Close)
