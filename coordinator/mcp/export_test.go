@@ -11,9 +11,10 @@ import (
 // Program is a server that can be started.
 type Program interface{ program }
 
-// Starts has the server started by a function in place of its command, and listened to as for a gateway.
-func (s *Server) Starts(start func() Program) {
-	s.front = &Gateway{}
+// Starts has the server started by a function in place of its command, and listened to as for a gateway,
+// which may have clients without a session.
+func (s *Server) Starts(stateless bool, start func() Program) {
+	s.front, s.stateless = &Gateway{}, stateless
 	s.instead = func() program { return start() }
 }
 

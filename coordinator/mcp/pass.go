@@ -512,16 +512,7 @@ func (g *Gateway) listen(s *Server, options *sdk.ClientOptions) {
 	}
 	g.listenLogs(options)
 	options.ProgressNotificationHandler = g.passProgress
-	options.ElicitationCompleteHandler = func(ctx context.Context,
-		req *sdk.ElicitationCompleteNotificationRequest) {
-		for _, session := range g.clients() {
-			g.say(ctx, session, completeMethod, rawOf(req.Params.Meta))
-		}
-	}
-	options.ElicitationHandler = func(ctx context.Context,
-		req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
-		return g.elicit(ctx, s, req)
-	}
+	g.listenQuestions(s, options)
 }
 
 func (g *Gateway) told(err error) {
@@ -626,36 +617,6 @@ func (g *Gateway) awaitProgress(token string) {
 	case <-passed:
 	case <-late.C: // the client does not take it
 	}
-}
-
-// elicit asks the client whose call of the server is under way.
-func (g *Gateway) elicit(
-	ctx context.Context,
-	s *Server,
-	req *sdk.ElicitRequest,
-) (*sdk.ElicitResult, error) {
-	client, err := g.caller(s)
-	if err != nil {
-		return nil, err
-	}
-	return client.Elicit(ctx, req.Params)
-}
-
-// caller is the client whose call of a server is under way. With calls of several clients no one
-// knows who is meant, and one must not answer for another.
-func (g *Gateway) caller(s *Server) (*sdk.ServerSession, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	list := g.calling[s]
-	if len(list) == 0 {
-		return nil, errors.New("no call of a client is under way")
-	}
-	for _, other := range list {
-		if other != list[0] {
-			return nil, errors.New("calls of several clients are under way: no one knows which is asked")
-		}
-	}
-	return list[0], nil
 }
 
 // Contracts says what the gateway would do about a tool: its class and fidelity; known is false

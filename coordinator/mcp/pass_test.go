@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -176,4 +177,54 @@ func TestARequestThatIsTooLargeIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	<-served
+}
+
+// What a server asks and says in a call comes to a client with a session: as it does in a session,
+// where the server can have one, and else as an answer to the call, which is made once more then.
+func TestWhatAServerAsksComesToItsClient(t *testing.T) {
+	t.Parallel()
+	for _, sessionless := range []bool{false, true} {
+		t.Run(fmt.Sprint("sessionless ", sessionless), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			config, file := w.notes(t)
+			if sessionless {
+				if err := os.WriteFile(file+sessionlessSuffix, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			asked, logged := make(chan string, 10), make(chan any, 10)
+			c := w.gateway(mcp.Config{ServeUndos: true, TrustHints: true}, &sdk.ClientOptions{
+				ElicitationHandler: func(_ context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+					asked <- req.Params.Message
+					return &sdk.ElicitResult{Action: "accept"}, nil
+				},
+				//lint:ignore SA1019 the protocol has deprecated what a server logs; who does so still does
+				LoggingMessageHandler: func(_ context.Context, req *sdk.LoggingMessageRequest) {
+					logged <- req.Params.Data
+				},
+			}, config)
+			if got := c.does("ask", map[string]any{"text": "x"}); got != "accept" || receive(t, asked) != "sure about x?" {
+				t.Errorf("asked by the result: %s", got)
+			}
+			if got := lines(file); !slices.Equal(got, []string{"x"}) {
+				t.Errorf("there is %v", got)
+			}
+			if sessionless {
+				return
+			}
+			//lint:ignore SA1019 the same
+			err := c.session.SetLoggingLevel(t.Context(), &sdk.SetLoggingLevelParams{Level: "info"})
+			if err != nil {
+				t.Error(err)
+			}
+			got := c.does("interrupt", map[string]any{"text": "y"})
+			if got != "accept" || receive(t, asked) != "sure about y?" || receive(t, logged) != "y" {
+				t.Errorf("asked in the call: %s", got)
+			}
+			if r := c.call("think", nil); !r.IsError || !strings.Contains(said(r), "the client has no model") {
+				t.Errorf("a model that is not there: %s", said(r))
+			}
+		})
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -159,9 +158,11 @@ var rawMethods = []string{callMethod, "resources/read", "prompts/get", "completi
 
 // saidMethods are those of what servers say by themselves, or ask, and is passed on as its text.
 var saidMethods = []string{progressMethod, logMethod, updatedMethod, completeMethod,
-	"elicitation/create"}
+	askMethod, sampleMethod}
 
 const (
+	askMethod      = "elicitation/create"
+	sampleMethod   = "sampling/createMessage"
 	logMethod      = "notifications/message"
 	updatedMethod  = "notifications/resources/updated"
 	completeMethod = "notifications/elicitation/complete"
@@ -172,7 +173,7 @@ func giveText(message jsonrpc.Message, methods []string) {
 	switch m := message.(type) {
 	case *jsonrpc.Request:
 		if slices.Contains(methods, m.Method) && len(m.Params) > 0 {
-			m.Params = withRaw(m.Params)
+			m.Params = withParams(m.Method, m.Params)
 		}
 	case *jsonrpc.Response:
 		if len(m.Result) > 0 {
@@ -183,17 +184,18 @@ func giveText(message jsonrpc.Message, methods []string) {
 
 // withText is giveText for a message that is not read yet.
 func withText(message json.RawMessage, methods []string) json.RawMessage {
-	about := "result"
-	if method := methodOf(message); slices.Contains(methods, method) {
+	about, method := "result", methodOf(message)
+	switch {
+	case slices.Contains(methods, method):
 		about = "params"
-	} else if method != "" {
+	case method != "":
 		return message
 	}
 	object := memberOf(message, about)
 	if len(object) == 0 {
 		return message
 	}
-	with, err := withValue(message, about, withRaw(object))
+	with, err := withValue(message, about, withParams(method, object))
 	if err != nil {
 		return message
 	}
@@ -208,8 +210,23 @@ func methodOf(message json.RawMessage) (method string) {
 	return method
 }
 
-// answeredAs is the answer of a client as its server gets it: as it is written, unless the SDK has
-// given it what it lacks.
+// withParams is withRaw for a request of some method, or a result. A question is read without the
+// schema of its answer: that is between the server and its client, and the SDK refuses, or changes,
+// what it does not know of it.
+func withParams(method string, object json.RawMessage) json.RawMessage {
+	with := withRaw(object)
+	if method != askMethod {
+		return with
+	}
+	read, err := withoutMembers(with,
+		func(name string) bool { return strings.EqualFold(name, "requestedSchema") })
+	if err != nil {
+		return with
+	}
+	return read
+}
+
+// answeredAs is the answer of a client as its server gets it.
 func answeredAs(m *jsonrpc.Response) *jsonrpc.Response {
 	var said string
 	if json.Unmarshal(memberOf(memberOf(m.Result, "_meta"), rawKey), &said) != nil {
@@ -217,23 +234,7 @@ func answeredAs(m *jsonrpc.Response) *jsonrpc.Response {
 	}
 	sent := *m
 	sent.Result = json.RawMessage(said)
-	if content := memberOf(m.Result, "content"); !sameJSON(content, memberOf(sent.Result, "content")) {
-		with, err := withValue(sent.Result, "content", content)
-		if err != nil {
-			return m
-		}
-		sent.Result = with
-	}
 	return &sent
-}
-
-// sameJSON reports whether two texts are read as the same value.
-func sameJSON(a, b json.RawMessage) bool {
-	if len(a) == 0 || len(b) == 0 {
-		return len(a) == len(b)
-	}
-	var x, y any
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // methodKey is where what is said to a client has its method, if that is not the one by which the

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -43,8 +44,11 @@ const (
 	rawLog      = `{"newer":0.50,"data":{"cost":10.10,"id":12345678901234567890},"level":"info","_meta":{"a":1.0}}`
 	rawUpdated  = `{"newer":0.50,"uri":"note://all"}`
 	rawComplete = `{"newer":0.50,"elicitationId":"e1"}`
-	rawQuestion = `{"newer":0.50,"requestedSchema":{"type":"object","properties":` +
-		`{"sum":{"type":"number","maximum":10.10}}},"message":"<b>"}`
+	rawQuestion = `{"newer":0.50,"requestedSchema":{"type":"object","properties":{"sum":{"type":"number",` +
+		`"maximum":10.10,"default":1.0},"of":{"type":"array","items":{"type":"string","anyOf":[{"const":"a"}]}}}},` +
+		`"message":"<b>"}`
+	rawSample = `{"newer":0.50,"messages":[{"role":"user","content":{"type":"text","text":"<b>","newer":1.0}}],` +
+		`"temperature":0.10,"maxTokens":100}`
 	rawContents = `{"contents":[{"uri":"note://all","text":"x","newer":2.50}],"newer":2.50}`
 )
 
@@ -118,7 +122,7 @@ func serveRaw(file string) error {
 	return in.Err()
 }
 
-// rawAsks says what a server may say while a call is under way, and asks its client's user.
+// rawAsks says what a server may say while a call is under way, and asks its client's user, or model.
 func rawAsks(params json.RawMessage) {
 	_, rest, _ := strings.Cut(string(params), `"progressToken":`)
 	token := rest[:strings.IndexAny(rest, ",}")]
@@ -126,7 +130,11 @@ func rawAsks(params json.RawMessage) {
 		"resources/updated": rawUpdated, "elicitation/complete": rawComplete} {
 		fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/%s","params":%s}`+"\n", method, says)
 	}
-	fmt.Printf(`{"jsonrpc":"2.0","id":77,"method":"elicitation/create","params":%s}`+"\n", rawQuestion)
+	method, question := "elicitation/create", rawQuestion
+	if strings.Contains(string(params), `"ask":"model"`) {
+		method, question = "sampling/createMessage", rawSample
+	}
+	fmt.Printf(`{"jsonrpc":"2.0","id":77,"method":%q,"params":%s}`+"\n", method, question)
 }
 
 func (w *world) raw(t *testing.T) (config mcp.ServerConfig, file string) {
@@ -292,17 +300,17 @@ func TestWhatAServerSaysPassesAsItIsWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	config, file := w.raw(t)
-	c, _ := w.rawClientThatSays(t, strings.Replace(rawHello, `"capabilities":{}`, `"capabilities":{"elicitation":{}}`, 1),
-		config)
+	c, _ := w.rawClientThatSays(t, strings.Replace(rawHello, `"capabilities":{}`,
+		`"capabilities":{"elicitation":{},"sampling":{}}`, 1), config)
 	c.says(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"note://all"}}`)
 	c.answer(2)
-	asks := func(id int, answer string) {
+	asks := func(id int, whom, method, question, answer string) {
 		t.Helper()
-		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"peek","arguments":{"ask":1},`+
-			`"_meta":{"progressToken":1.0}}}`, id))
+		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"peek","arguments":{"ask":%q},`+
+			`"_meta":{"progressToken":1.0}}}`, id, whom))
 		wants := map[string]string{"notifications/progress": rawProgress + "1.0}", "notifications/message": rawLog,
 			"notifications/resources/updated": rawUpdated, "notifications/elicitation/complete": rawComplete,
-			"elicitation/create": rawQuestion}
+			method: question}
 		for len(wants) > 0 {
 			var r struct {
 				ID     json.RawMessage
@@ -315,7 +323,7 @@ func TestWhatAServerSaysPassesAsItIsWritten(t *testing.T) {
 			if want, ok := wants[r.Method]; ok && string(r.Params) != want {
 				t.Errorf("%s passes as\n%s, want\n%s", r.Method, r.Params, want)
 			}
-			if delete(wants, r.Method); r.Method == "elicitation/create" {
+			if delete(wants, r.Method); r.Method == method {
 				c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, r.ID, answer))
 			}
 		}
@@ -323,10 +331,15 @@ func TestWhatAServerSaysPassesAsItIsWritten(t *testing.T) {
 			t.Errorf("the call is answered with %s", got)
 		}
 	}
-	const answer = `{"newer":0.50,"content":{"sum":10.10},"action":"accept","_meta":{"price":10.10}}`
-	asks(3, answer)
-	asks(4, `{"action":"decline","newer":0.50}`)
-	if got := sentTo(file, "answer"); len(got) != 2 || got[0] != answer || got[1] != `{"action":"decline","newer":0.50}` {
+	answers := []string{
+		`{"newer":0.50,"content":{"sum":100.10},"action":"accept","_meta":{"price":10.10}}`,
+		`{"action":"decline","newer":0.50}`,
+		`{"newer":0.50,"role":"assistant","model":"m","content":{"type":"text","text":"<b>","newer":1.0}}`,
+	}
+	asks(3, "user", "elicitation/create", rawQuestion, answers[0])
+	asks(4, "user", "elicitation/create", rawQuestion, answers[1])
+	asks(5, "model", "sampling/createMessage", rawSample, answers[2])
+	if got := sentTo(file, "answer"); !slices.Equal(got, answers) {
 		t.Errorf("the server was answered\n%s", strings.Join(got, "\n"))
 	}
 }

@@ -181,11 +181,15 @@ func (t *faraway) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	if call && resp.StatusCode/100 != 2 {
-		if err := t.refusal(r, resp); err != nil {
-			resp.Body.Close()
-			return nil, err
-		}
+	switch {
+	case call && resp.StatusCode/100 != 2:
+		err = t.refusal(r, resp)
+	case resp.StatusCode == http.StatusUnauthorized:
+		err = errors.New(t.says(resp))
+	}
+	if err != nil {
+		resp.Body.Close()
+		return nil, err
 	}
 	t.read(resp)
 	return resp, nil
@@ -229,7 +233,7 @@ func (t *faraway) written(r *http.Request) (call bool, err error) {
 func (t *faraway) refusal(r *http.Request, resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, bodyMax)) // what is there of it
 	resp.Body = readCloser{bytes.NewReader(body), resp.Body}
-	said := t.url + " says " + resp.Status
+	said := t.says(resp)
 	var answer struct {
 		ID    json.RawMessage
 		Error *struct{ Message string }
@@ -244,6 +248,19 @@ func (t *faraway) refusal(r *http.Request, resp *http.Response) error {
 	return &unanswered{cause: errors.New(said), reached: taken,
 		expired: r.Header.Get(sessionHeader) != "" && (resp.StatusCode == http.StatusNotFound ||
 			resp.StatusCode == http.StatusBadRequest)}
+}
+
+// says is what the status of an answer says, and what to do about it.
+func (t *faraway) says(resp *http.Response) string {
+	said := t.url + " says " + resp.Status
+	if resp.StatusCode != http.StatusUnauthorized {
+		return said
+	}
+	if len(t.headers) > 0 {
+		return said + ": the headers that it is given are not enough; the gateway does no OAuth"
+	}
+	return said + ": give it a header with a token, as --header Authorization=VARIABLE; the gateway " +
+		"does no OAuth"
 }
 
 // sessionHeader is where a request has its session.

@@ -305,7 +305,7 @@ var noAnswers = []struct {
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	}},
 	{"429", false, 0, "429", status(429)},
-	{"401", false, 0, "401", status(401)},
+	{"401", false, 0, "401 Unauthorized: the headers that it is given are not enough", status(401)},
 	{"413", false, 0, "413", status(413)},
 }
 

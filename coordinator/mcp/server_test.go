@@ -1,6 +1,6 @@
 package mcp_test
 
-//lint:file-ignore SA1019 the protocol has deprecated roots; who has them keeps them
+//lint:file-ignore SA1019 the protocol has deprecated roots, logs and sampling; who has them keeps them
 
 import (
 	"context"
@@ -61,10 +61,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// With a file of these names beside its notes a server does not start, or ends under one peek.
+// With a file of these names beside its notes a server does not start, ends under one peek, or speaks
+// no version with sessions.
 const (
-	brokenSuffix = ".broken"
-	onceSuffix   = ".once"
+	brokenSuffix      = ".broken"
+	onceSuffix        = ".once"
+	sessionlessSuffix = ".sessionless"
 )
 
 // tooLarge is the size of an answer of shout, and of peek with "large".
@@ -196,8 +198,11 @@ func serveNotes(file string) error {
 }
 
 func newNotes(file string) *sdk.Server {
-	s := &notesServer{sdk.NewServer(&sdk.Implementation{Name: "notes-server", Version: "1"},
-		&sdk.ServerOptions{Instructions: "take notes"}), file}
+	options := &sdk.ServerOptions{Instructions: "take notes"}
+	if there(file + sessionlessSuffix) {
+		options.SupportedProtocolVersions = []string{"2026-07-28"}
+	}
+	s := &notesServer{sdk.NewServer(&sdk.Implementation{Name: "notes-server", Version: "1"}, options), file}
 	s.good()
 	s.bad()
 	s.talkative()
@@ -311,6 +316,26 @@ func (s *notesServer) talkative() {
 					"properties": map[string]any{}}}}}, nil
 		}
 		return text(answer.Action), appendNote(s.file, n)
+	})
+	// It asks and says something in the middle of a call, as a server can in a session.
+	s.tool("interrupt", true, func(ctx context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		err := req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "error", Data: n.Text})
+		if err != nil {
+			return nil, err
+		}
+		answer, err := req.Session.Elicit(ctx, &sdk.ElicitParams{Message: "sure about " + n.Text + "?",
+			RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
+		if err != nil {
+			return nil, err
+		}
+		return text(answer.Action), nil
+	})
+	s.tool("think", true, func(ctx context.Context, req *sdk.CallToolRequest, _ note) (*sdk.CallToolResult, error) {
+		answer, err := req.Session.CreateMessage(ctx, &sdk.CreateMessageParams{MaxTokens: 1})
+		if err != nil {
+			return failed(err.Error()), nil
+		}
+		return text(answer.Model), nil
 	})
 	s.tool("grow", true, func(context.Context, *sdk.CallToolRequest, note) (*sdk.CallToolResult, error) {
 		s.tool("shy", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,8 +18,12 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp/child"
 )
 
-// connect starts the server, or reaches it. One that was only slow, and was taken for one of an
-// earlier version of MCP, may not be asked as that: it is started once more, and waited for.
+// withSessions is the last version of MCP with sessions.
+const withSessions = "2025-11-25"
+
+// connect starts the server, or reaches it, in a version that its clients speak. One that refuses
+// "initialize" has no version with sessions, and one that was only slow, and was taken for one of
+// an earlier version, may not be asked as that: it is started once more.
 func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, program, error) {
 	may, patience := startTime, discoverTime
 	if s.remote() {
@@ -26,11 +31,15 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 	}
 	within, cancel := context.WithTimeout(ctx, may)
 	defer cancel()
+	in := sdk.ClientSessionOptions{ProtocolVersion: withSessions}
+	if s.stateless {
+		in.ProtocolVersion = ""
+	}
 	for {
 		guessed := new(atomic.Bool)
 		transport, process := s.transport(patience, guessed)
 		client := s.newClient()
-		session, err := client.Connect(within, transport, nil)
+		session, err := client.Connect(within, transport, &in)
 		if err == nil {
 			err = s.arrived(within, session, s.roots.Load())
 		}
@@ -38,19 +47,31 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 			return session, client, process, nil
 		}
 		process.End()
+		refused := session == nil && in.ProtocolVersion != "" && (s.remote() || isAnswer(err))
 		if session != nil {
 			_ = session.Close() // it has ended
 		}
 		switch {
 		case ctx.Err() == nil && within.Err() != nil:
 			return nil, nil, nil, fmt.Errorf("it has not said who it is within %s", may)
-		case within.Err() != nil || !guessed.Load():
+		case within.Err() != nil || !refused && !guessed.Load():
 			return nil, nil, nil, err
+		case refused:
+			s.logger.Info("the server refuses a session, and is asked without one", "server",
+				s.config.Name, "error", err)
+			in.ProtocolVersion = ""
+		default:
+			s.logger.Warn("the server was slow to start, and is started once more", "server",
+				s.config.Name, "error", err)
+			patience = startTime
 		}
-		s.logger.Warn("the server was slow to start, and is started once more", "server",
-			s.config.Name, "error", err)
-		patience = startTime
 	}
+}
+
+// isAnswer reports whether an error is what a server has answered.
+func isAnswer(err error) bool {
+	var answer *jsonrpc.Error
+	return errors.As(err, &answer)
 }
 
 // transport is a way to the server, and the child that it starts, if any.

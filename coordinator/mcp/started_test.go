@@ -18,22 +18,40 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 )
 
-// TestAServerIsWaitedForAsLongAsItMayTake to start, and to list its tools. One that ignores what it
-// does not know is asked as one of an earlier version of MCP after a while; what it may say later is
-// an answer that no one waits for. One that answers, however late in that while, is not hurried, and
-// one that refuses to be asked like that is started once more.
+// A server is waited for as long as it may take to start, and to list its tools. It is asked for a
+// session first, and without one where it refuses: then it is started once more, for it may be done
+// with this one.
 func TestAServerIsWaitedForAsLongAsItMayTake(t *testing.T) {
 	const discover, list, initialize = "server/discover", "tools/list", "initialize"
+	unknown, refuses := step{fails: jsonrpc.CodeMethodNotFound}, step{fails: jsonrpc.CodeInvalidRequest}
+	for _, c := range []patient{
+		{"it knows no other way", map[string]step{}, 0, 0, "", ""},
+		{"slow to answer", map[string]step{initialize: {after: 4 * time.Minute, with: oldHello}}, 0, 4 * time.Minute, "", ""},
+		{"slow to start", map[string]step{discover: unknown}, 4 * time.Minute, 4 * time.Minute, "", ""},
+		{"of both versions", map[string]step{discover: latest}, 0, 0, "", ""},
+		{"of the latest version", map[string]step{initialize: unknown, discover: latest}, time.Second, 2 * time.Second,
+			"refuses a session", ""},
+		{"in another version", map[string]step{initialize: {fails: sdk.CodeUnsupportedProtocolVersion,
+			with: `{"supported":["2026-07-28"]}`}, discover: latest}, 0, 0, "refuses a session", ""},
+		{"it refuses all", map[string]step{initialize: refuses, discover: unknown}, 0, 0, "refuses a session", `"initialize": no`},
+		{"it says nothing at all", map[string]step{initialize: {never: true}}, 0, 5 * time.Minute, "",
+			"it has not said who it is within 5m0s"},
+		{"it never lists its tools", map[string]step{list: {never: true}}, 0, 5 * time.Minute, "",
+			"cannot list the tools of s: no answer within 5m0s"},
+	} {
+		t.Run(c.name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { c.play(t, false) }) })
+	}
+}
+
+// For clients without a session a server is asked without one first. One that ignores what it does
+// not know is asked as one of an earlier version of MCP after a while; what it may say later is an
+// answer that no one waits for. One that answers, however late in that while, is not hurried, and one
+// that refuses to be asked like that is started once more.
+func TestAServerIsAskedWithoutASessionFirst(t *testing.T) {
+	const discover, initialize = "server/discover", "initialize"
 	unknown := step{fails: jsonrpc.CodeMethodNotFound}
 	other := step{fails: sdk.CodeUnsupportedProtocolVersion, with: `{"supported":["2026-07-28"]}`}
 	after := func(s step, d time.Duration) step { s.after = d; return s }
-	latest := step{with: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":` +
-		`{"tools":{"listChanged":true}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`}
-	old := map[string]step{
-		initialize: {with: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},` +
-			`"serverInfo":{"name":"s","version":"1"}}`},
-		list: {with: `{"tools":[{"name":"peek","inputSchema":{"type":"object"}}]}`},
-	}
 	for _, c := range []patient{
 		{"it never answers", map[string]step{}, 0, 10 * time.Second, "earlier version", ""},
 		{"in time", map[string]step{discover: after(unknown, 9*time.Second)}, 0, 9 * time.Second, "", ""},
@@ -46,12 +64,15 @@ func TestAServerIsWaitedForAsLongAsItMayTake(t *testing.T) {
 		{"it says nothing at all", map[string]step{initialize: {never: true}}, 0, 5 * time.Minute, "earlier version",
 			"it has not said who it is within 5m0s"},
 		{"of the latest version", map[string]step{discover: after(latest, 9*time.Second)}, 0, 9 * time.Second, "", ""},
-		{"it never lists its tools", map[string]step{discover: unknown, list: {never: true}}, 0, 5 * time.Minute, "",
-			"cannot list the tools of s: no answer within 5m0s"},
 	} {
-		t.Run(c.name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { c.play(t, old) }) })
+		t.Run(c.name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { c.play(t, true) }) })
 	}
 }
+
+const oldHello = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`
+
+var latest = step{with: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":` +
+	`{"tools":{"listChanged":true}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`}
 
 // patient is a server that is waited for: what it knows beside an old one, and what comes of it.
 type patient struct {
@@ -63,7 +84,9 @@ type patient struct {
 	fails  string
 }
 
-func (c patient) play(t *testing.T, old map[string]step) {
+func (c patient) play(t *testing.T, stateless bool) {
+	old := map[string]step{"initialize": {with: oldHello},
+		"tools/list": {with: `{"tools":[{"name":"peek","inputSchema":{"type":"object"}}]}`}}
 	var log bytes.Buffer
 	s, err := mcp.NewServer(mcp.ServerConfig{Name: "s", Command: "s", State: t.TempDir(),
 		Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -72,9 +95,9 @@ func (c patient) play(t *testing.T, old map[string]step) {
 	}
 	defer s.Close()
 	begun := 0
-	s.Starts(func() mcp.Program {
+	s.Starts(stateless, func() mcp.Program {
 		p := &scripted{of: t, starts: c.starts, knows: maps.Clone(old)}
-		if maps.Copy(p.knows, c.knows); begun > 0 { // it is asked what it knows
+		if maps.Copy(p.knows, c.knows); begun > 0 && stateless { // it is asked what it knows
 			p.knows["initialize"] = old["initialize"]
 		}
 		begun++
@@ -92,7 +115,7 @@ func (c patient) play(t *testing.T, old map[string]step) {
 		t.Errorf("it fails with %v", err)
 	}
 	<-time.After(time.Minute) // of the bubble: no one waits
-	if got := log.String(); strings.Contains(got, "WARN") != (c.warned != "") || !strings.Contains(got, c.warned) {
+	if got := log.String(); strings.Contains(got, "level=") != (c.warned != "") || !strings.Contains(got, c.warned) {
 		t.Errorf("the log says %q", got)
 	}
 	if c.fails != "" {
