@@ -51,7 +51,8 @@ func TestWhatUndoesByPathsAsksNoServer(t *testing.T) {
 	for _, pack := range packs {
 		got[pack.Server] = pack.GoesByPaths()
 	}
-	want := map[string]bool{"secure-filesystem-server": true, "@cyanheads/git-mcp-server": true, "memory-server": false}
+	want := map[string]bool{"secure-filesystem-server": true, "@cyanheads/git-mcp-server": true, "memory-server": false,
+		"sequential-thinking-server": false, "mcp-servers/everything": false}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -33,13 +33,19 @@ import (
 const (
 	filesystemPackage = "@modelcontextprotocol/server-filesystem"
 	memoryPackage     = "@modelcontextprotocol/server-memory"
+	thinkingPackage   = "@modelcontextprotocol/server-sequential-thinking"
+	everythingPackage = "@modelcontextprotocol/server-everything"
 	packageVersion    = "2026.8.31"
 )
 
 // script is the program of a server from npm.
 func script(t testing.TB, name string) string {
 	t.Helper()
-	dir := testenv.NPM(t, filesystemPackage+"@"+packageVersion, memoryPackage+"@"+packageVersion)
+	packages := []string{filesystemPackage + "@" + packageVersion, memoryPackage + "@" + packageVersion}
+	if !slices.Contains(packages, name+"@"+packageVersion) { // the others have many dependencies
+		packages = []string{name + "@" + packageVersion}
+	}
+	dir := testenv.NPM(t, packages...)
 	return filepath.Join(dir, "node_modules", name, "dist", "index.js")
 }
 
