@@ -392,6 +392,9 @@ func TestAChildIsRetiredByItsRootOnly(t *testing.T) {
 	w.wantState("q", ledger.StateCompensated, "a=compensated")
 }
 
+// foundBesidePart has a commit find two effects of a, beside a part of the plan that waits for its owner.
+const foundBesidePart = "open a:probe a? c a.probe=x7+x8 c+ commit @10m turn own:a=x7 c=stop judge:c=block turn "
+
 // TestWhatACommitFoundTooMuchIsItsOwners, though the agent says that one of them is its own: to that there
 // is another one, which no one has answered for, and which is undone with its plan.
 func TestWhatACommitFoundTooMuchIsItsOwners(t *testing.T) {
@@ -429,6 +432,16 @@ func TestWhatACommitFoundTooMuchIsItsOwners(t *testing.T) {
 			"committing: a=quarantined c=compensated [c]"},
 		{"open a:probe a? c a.probe=x7+x8 c+ commit @10m turn own:a=x7 judge:c=block turn stop turn", "c= a~1=x8 a=x7",
 			"compensated: a=compensated c=compensated a~1=compensated [c a~1 a]"},
+
+		// Beside a part that waits for its owner more is reported: what was found is undone with it.
+		{foundBesidePart + "effect:a=,x8 turn resolve:c turn", "c= a~1=x8",
+			"committed: a=retired c=resolved a~1=compensated [a~1]"},
+		{foundBesidePart + "effect:a=,x9 turn resolve:c turn", "c= a~2=x9 a~1=x8",
+			"committed: a=retired c=resolved a~1=compensated a~2=compensated [a~2 a~1]"},
+		{foundBesidePart + "effect:a=,x9,x8 turn resolve:c turn", "c= a~2=x9 a~1=x8",
+			"committed: a=retired c=resolved a~1=compensated a~2=compensated [a~2 a~1]"},
+		{foundBesidePart + "resolve:c turn", "c=", "committing: a=quarantined c=resolved []"},
+
 		{"open q/open^ q/a:probe q/a? a.probe=x7+x8 q/commit commit @10m turn q/own:a=x8 turn", "",
 			"committing: plan:q=held []"},
 		{"open q/open^ q/a:probe q/a? a.probe=x7+x8 q/commit commit @10m turn q/own:a=x8 turn stop turn turn", "a~1=x7 a=x8",
@@ -439,13 +452,28 @@ func TestWhatACommitFoundTooMuchIsItsOwners(t *testing.T) {
 			return func() string { return strings.Join(*sent, " ") + "; " + s.outcome() }
 		})
 	}
-	s := newSchedule(t)
-	s.underHolder(ledger.SurplusSince - 1)
-	s.seen("x7")
-	if s.play(found + "own:a=x7 turn"); s.outcome() != "committed: a=retired []" {
-		t.Errorf("under an earlier holder it is folded as it was decided: %s", s.outcome())
+}
+
+// TestUnderEarlierHoldersWhatACommitFoundIsForgotten: it is folded as it was decided.
+func TestUnderEarlierHoldersWhatACommitFoundIsForgotten(t *testing.T) {
+	for _, c := range []struct {
+		since        uint32
+		script, want string
+	}{
+		{ledger.SurplusSince, "open a:probe+for=9h a? a.probe=x7+x8 commit @10m turn " + "own:a=x7 turn", "committed: a=retired []"},
+		{ledger.AllFoundSince, foundBesidePart + "effect:a=,x8 turn resolve:c turn",
+			"committed: a=retired c=resolved a~1=compensated [a~1]"},
+		{ledger.AllFoundSince, foundBesidePart + "effect:a=,x9 turn resolve:c turn",
+			"committed: a=retired c=resolved a~1=compensated [a~1]"},
+	} {
+		s := newSchedule(t)
+		s.underHolder(c.since - 1)
+		s.seen("x7")
+		if s.play(c.script); s.outcome() != c.want {
+			t.Errorf("%s: %s", c.script, s.outcome())
+		}
+		s.wantRefolded()
 	}
-	s.wantRefolded()
 }
 
 // TestACommitWaitsForNoForwardThatHasCompleted: what its owner has had asked about again is asked

@@ -365,7 +365,7 @@ func (s *fold) effectReported(p *plan, k *pb.EffectReported) Result {
 	extra, known := newExtras(a, k), a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED
 	name, more := lacks(a)
 	adds := name && k.ExternalRef != "" || more && len(output) > 0
-	why := cmp.Or(cannotReport(a, k, output), cannotOwe(a, k, len(extra)), cannotReturn(a, output))
+	why := cmp.Or(cannotReport(a, k, output), cannotOwe(a, k, extra), cannotReturn(a, output))
 	answer := &rowspb.Proposal{Answer: ledger.EffectAnswer(k, output), Actor: k.Actor}
 	switch {
 	case why != "":
@@ -390,7 +390,7 @@ func (s *fold) effectReported(p *plan, k *pb.EffectReported) Result {
 	}
 	if len(extra) > 0 {
 		p.reopen()
-		s.about(a).foundDuplicates(append(pendingExtras(a), extra...))
+		s.about(a).foundDuplicates(extrasAfter(a, extra))
 		p.touch()
 	}
 	return effective

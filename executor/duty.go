@@ -381,8 +381,8 @@ func (a *action) failedLate() {
 const extrasMax = 256
 
 // cannotOwe says why the extra effects of a report, of which more are new, cannot be owed, or "".
-func cannotOwe(a *action, k *pb.EffectReported, more int) string {
-	p, owed := a.plan, int(a.row.Duties)+len(pendingExtras(a))
+func cannotOwe(a *action, k *pb.EffectReported, more []string) string {
+	p, owed := a.plan, int(a.row.Duties)+len(extrasAfter(a, more))-len(more)
 	switch phase := p.row.Phase; {
 	case len(k.Duplicates) == 0:
 		return ""
@@ -393,9 +393,9 @@ func cannotOwe(a *action, k *pb.EffectReported, more int) string {
 		(a.row.Told || a.row.Outcome != rowspb.Outcome_OUTCOME_COMPLETED):
 		return "effect_reported.external_ref: missing; want the name of the effect beside which the " +
 			"duplicates are"
-	case more > 0 && owed+more > extrasMax:
+	case len(more) > 0 && owed+len(more) > extrasMax:
 		return fmt.Sprintf("effect_reported.duplicates: %d, and %d of action %s are owed; want at most "+
-			"%d", more, owed, a.fixed.Id, extrasMax)
+			"%d", len(more), owed, a.fixed.Id, extrasMax)
 	}
 	return ""
 }
@@ -406,6 +406,15 @@ func pendingExtras(a *action) []string {
 		return nil
 	}
 	return slices.Clone(a.row.Duplicates)
+}
+
+// extrasAfter are those that its lease answers for once more are reported: with them what a commit
+// has found.
+func extrasAfter(a *action, more []string) []string {
+	if a.plan.s.meta.HolderFold < ledger.AllFoundSince {
+		return append(pendingExtras(a), more...)
+	}
+	return extrasBeside(a, append(slices.Clone(a.row.Duplicates), more...))
 }
 
 // knowsEffect reports whether a name is that of an effect of an action that is known to be there.

@@ -38,6 +38,18 @@ var madeLedgers = []struct {
 	{"beside", goldenOfWhatIsBeside},
 	{"attached", goldenOfTokens},
 	{"vetoed", goldenOfVerdicts},
+	{"found", goldenOfWhatCommitsFind},
+}
+
+// goldenOfWhatCommitsFind has commits that find more than one effect of an action, of which more is
+// reported while a part of the plan is undone.
+func goldenOfWhatCommitsFind(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.seen("x7")
+	const committed = "open f:probe f? g f.probe=x7+x8 g+ commit @30m turn own:f=x7 g=stop judge:g=block turn "
+	s.play(committed + "effect:f=,x9 turn resolve:g turn")
+	s.play("u/open u/f:probe u/f? f.probe=x7+x8 u/commit @2h turn u/own:f=x7 turn u/accept:f turn")
+	return s.log
 }
 
 // goldenOfVerdicts has verdicts on what a part of its plan has undone, or undoes, in the plan itself and

@@ -137,11 +137,17 @@ const readerOfOwnerFirst = 21
 // child undoes the plan that this is a part of, whatever of it was undone.
 const readerOfWhole = 22
 
+// readerOfAllFound is the first reader that knows of holders under which a report of further
+// effects has undone what a commit has found as well.
+const readerOfAllFound = 23
+
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
 		switch {
+		case r.GetTermStarted().GetFoldVersion() >= AllFoundSince:
+			version = max(version, readerOfAllFound)
 		case r.GetTermStarted().GetFoldVersion() >= WholeSince:
 			version = max(version, readerOfWhole)
 		case r.GetTermStarted().GetFoldVersion() >= OwnerFirstSince:

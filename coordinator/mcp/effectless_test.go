@@ -1,5 +1,7 @@
 package mcp_test
 
+//lint:file-ignore SA1019 the protocol has deprecated sampling; who has it keeps it
+
 import (
 	"context"
 	"fmt"

@@ -267,7 +267,7 @@ func (p *plan) hasDutyFor(a *action, ref string) bool {
 
 // noteExtraRefs notes extra effects, for which a lease fires.
 func (b *book) noteExtraRefs(p *plan, a *action, refs []string) {
-	a.duplicates = nil
+	a.duplicates, a.surplus = nil, nil
 	for _, ref := range refs {
 		if ref != a.nameOf() && !p.hasDutyFor(a, ref) {
 			a.duplicates = append(a.duplicates, ref)

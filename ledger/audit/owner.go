@@ -265,12 +265,12 @@ const extrasMax = 256
 
 // mayOweExtras judges the extra effects of a report.
 func mayOweExtras(c *claim) judgement {
-	k, more := c.Record.GetEffectReported(), len(c.newExtras())
+	k, more := c.Record.GetEffectReported(), c.newExtras()
 	open := c.p.phase != ledger.StateCommitted && c.p.phase != ledger.StateCommitting &&
 		c.p.phase != ledger.StateResolved
 	own := c.a.outcome == completed && !c.a.told
 	named := k.ExternalRef != "" || c.a.nameOf() != "" || own
-	fits := more == 0 || int(c.a.duties)+len(c.a.duplicates)+more <= extrasMax
+	fits := len(more) == 0 || int(c.a.duties)+len(c.extrasAfter(more)) <= extrasMax
 	return unless(len(k.Duplicates) == 0 || open && named && fits,
 		"plan %s is %s, and action %s has %d duties", c.p.id, c.p.status(), c.a.id, c.a.duties)
 }
@@ -325,8 +325,17 @@ func noteEffect(b *book, c *claim) {
 	}
 	if len(extra) > 0 {
 		b.goOn(p)
-		b.noteExtraRefs(p, a, append(slices.Clone(a.duplicates), extra...))
+		b.noteExtraRefs(p, a, c.extrasAfter(extra))
 	}
+}
+
+// extrasAfter are the extra effects that are owed once more are reported: with them what a commit
+// has found.
+func (c *claim) extrasAfter(more []string) []string {
+	if c.b.rules < ledger.AllFoundSince {
+		return slices.Concat(c.a.duplicates, more)
+	}
+	return besides(c.p, c.a, slices.Concat(c.a.duplicates, c.a.surplus, more))
 }
 
 // mayAdd judges what the agent says of a forward after an operator has reported its effect.

@@ -266,7 +266,7 @@ var catalogue = []mutant{
 		"extra, known := newExtras(a, k), a.row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED",
 		"extra, known := newExtras(a, k), a.row.Outcome != rowspb.Outcome_OUTCOME_UNKNOWN"},
 	{"an extra effect that is reported is forgotten", "executor/doubt.go",
-		"s.about(a).foundDuplicates(append(pendingExtras(a), extra...))",
+		"s.about(a).foundDuplicates(extrasAfter(a, extra))",
 		"s.about(a).foundDuplicates(nil)"},
 	{"one operator's report counts where two are wanted", "executor/doubt.go",
 		"case !s.about(a).seconded(answer):", "case answer == nil:"},
