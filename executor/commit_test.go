@@ -392,8 +392,8 @@ func TestAChildIsRetiredByItsRootOnly(t *testing.T) {
 	w.wantState("q", ledger.StateCompensated, "a=compensated")
 }
 
-// foundBesidePart has a commit find two effects of a, beside a part of the plan that waits for its owner.
-const foundBesidePart = "open a:probe a? c a.probe=x7+x8 c+ commit @10m turn own:a=x7 c=stop judge:c=block turn "
+// foundBeside has a commit find two effects of an action, beside a part that waits for its owner.
+const foundBeside = "open a:probe a? c a.probe=x7+x8 c+ commit @10m turn own:a=x7 c=stop judge:c=block turn "
 
 // TestWhatACommitFoundTooMuchIsItsOwners, though the agent says that one of them is its own: to that there
 // is another one, which no one has answered for, and which is undone with its plan.
@@ -434,13 +434,13 @@ func TestWhatACommitFoundTooMuchIsItsOwners(t *testing.T) {
 			"compensated: a=compensated c=compensated a~1=compensated [c a~1 a]"},
 
 		// Beside a part that waits for its owner more is reported: what was found is undone with it.
-		{foundBesidePart + "effect:a=,x8 turn resolve:c turn", "c= a~1=x8",
+		{foundBeside + "effect:a=,x8 turn resolve:c turn", "c= a~1=x8",
 			"committed: a=retired c=resolved a~1=compensated [a~1]"},
-		{foundBesidePart + "effect:a=,x9 turn resolve:c turn", "c= a~2=x9 a~1=x8",
+		{foundBeside + "effect:a=,x9 turn resolve:c turn", "c= a~2=x9 a~1=x8",
 			"committed: a=retired c=resolved a~1=compensated a~2=compensated [a~2 a~1]"},
-		{foundBesidePart + "effect:a=,x9,x8 turn resolve:c turn", "c= a~2=x9 a~1=x8",
+		{foundBeside + "effect:a=,x9,x8 turn resolve:c turn", "c= a~2=x9 a~1=x8",
 			"committed: a=retired c=resolved a~1=compensated a~2=compensated [a~2 a~1]"},
-		{foundBesidePart + "resolve:c turn", "c=", "committing: a=quarantined c=resolved []"},
+		{foundBeside + "resolve:c turn", "c=", "committing: a=quarantined c=resolved []"},
 
 		{"open q/open^ q/a:probe q/a? a.probe=x7+x8 q/commit commit @10m turn q/own:a=x8 turn", "",
 			"committing: plan:q=held []"},
@@ -460,10 +460,11 @@ func TestUnderEarlierHoldersWhatACommitFoundIsForgotten(t *testing.T) {
 		since        uint32
 		script, want string
 	}{
-		{ledger.SurplusSince, "open a:probe+for=9h a? a.probe=x7+x8 commit @10m turn " + "own:a=x7 turn", "committed: a=retired []"},
-		{ledger.AllFoundSince, foundBesidePart + "effect:a=,x8 turn resolve:c turn",
+		{ledger.SurplusSince, "open a:probe+for=9h a? a.probe=x7+x8 commit @10m turn own:a=x7 turn",
+			"committed: a=retired []"},
+		{ledger.AllFoundSince, foundBeside + "effect:a=,x8 turn resolve:c turn",
 			"committed: a=retired c=resolved a~1=compensated [a~1]"},
-		{ledger.AllFoundSince, foundBesidePart + "effect:a=,x9 turn resolve:c turn",
+		{ledger.AllFoundSince, foundBeside + "effect:a=,x9 turn resolve:c turn",
 			"committed: a=retired c=resolved a~1=compensated [a~1]"},
 	} {
 		s := newSchedule(t)
