@@ -639,4 +639,12 @@ var catalogue = []mutant{
 		"part := stops(p.row) && settled(undo) ||", "part := stops(p.row) && p.row.Rewinding ||"},
 	{"a verdict on the plan counts not in a committed child", "executor/cascade.go",
 		"child(p.row) && p.row.Committed != nil &&", "p == nil &&"},
+	{"what a plan is opened with is not kept", "executor/apply_agent.go",
+		"s.e.Record.GetPlanOpened() != nil && len(input) > 0 {",
+		"s.e.Record.GetPlanOpened() != nil && input == nil {"},
+	{"an undo after a time-out follows no dirty failure", "executor/duty.go",
+		"return attempts.FailedDirty(a.row, of.row.Told && (a.id == of.id || toldAs(of).id == a.id))",
+		"return of == nil && attempts.FailedDirty(a.row, false)"},
+	{"what an operator reports makes a failure dirty", "executor/duty.go",
+		"attempts.FailedDirty(a.row, of.row.Told && (", "attempts.FailedDirty(a.row, !of.row.Told && ("},
 }
