@@ -64,6 +64,9 @@ func contracts() []contract.Contract {
 		{Capability: "file.write", Class: contract.Compensable,
 			Before:  &contract.Before{Call: "file.read", With: map[string]any{"path": "=input.path"}},
 			Inverse: &contract.Inverse{Call: "file.restore", With: map[string]any{"before": "=before"}}},
+		{Capability: "seat.hold", Class: contract.Compensable, AskAfter: time.Millisecond, Timeout: time.Minute,
+			Probe:   &contract.Probe{Call: "seat.find", With: map[string]any{"seat": "=input.seat"}},
+			Inverse: &contract.Inverse{Call: "seat.free", With: map[string]any{"seat": "=input.seat"}}},
 		{Capability: "mail.send", Class: contract.Irreversible},
 		{Capability: "page.read", Class: contract.Effectless},
 		{Capability: "note.post", Class: contract.Irreversible, Deliver: &contract.Deliver{
@@ -108,8 +111,17 @@ func newLive(t testing.TB) *live {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.work.Close(context.Background()) })
-	for _, capability := range []string{"hotel.cancel", "file.restore", "note.post", "letter.post"} {
+	for _, capability := range []string{"hotel.cancel", "file.restore", "seat.free", "note.post", "letter.post"} {
 		l.handle(capability)
+	}
+	if err := l.work.Answer("seat.find", func(_ context.Context, c api.Command) (worker.Answer, error) {
+		presence := "present"
+		if bytes.Contains(c.Arguments, []byte(`"none"`)) {
+			presence = "inconclusive"
+		}
+		return worker.Answer{Output: map[string]any{"presence": presence}}, nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 	if err := l.work.Answer("file.read", func(context.Context, api.Command) (worker.Answer, error) {
 		return worker.Answer{Output: json.RawMessage(`{"text":"10.10"}`)}, nil

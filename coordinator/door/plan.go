@@ -351,20 +351,30 @@ func (d *Door) endOnce(ctx context.Context, who Caller, name, id, verb string,
 // stateOf is the state of a plan of the caller; it may wait for its end.
 func (d *Door) stateOf(ctx context.Context, who Caller, id string, wait time.Duration) (State,
 	error) {
-	answer, err := d.outcomeOf(ctx, who,
+	return d.stateAt(ctx, who,
 		api.OutcomeQuery{Plan: id, Ended: wait > 0, WaitMs: wait.Milliseconds()})
+}
+
+func (d *Door) stateAt(ctx context.Context, who Caller, q api.OutcomeQuery) (State, error) {
+	answer, err := d.outcomeOf(ctx, who, q)
 	if err != nil {
 		return State{}, err
 	}
-	s := State{Plan: id, State: answer.State, Reason: answer.Reason,
-		Ended: ledger.HasEnded(answer.State), Outstanding: answer.Outstanding, whole: answer.Whole}
-	for _, doubt := range answer.Doubts {
-		s.Doubts = append(s.Doubts, Doubt(doubt))
-	}
+	s := State{Plan: q.Plan, State: answer.State, Reason: answer.Reason,
+		Ended: ledger.HasEnded(answer.State), Outstanding: answer.Outstanding, whole: answer.Whole,
+		Doubts: doubts(answer.Doubts), Unknown: doubts(answer.Unknown)}
+	s.Settled = q.Doubts && (answer.Settled || s.State == ledger.StateCommitted)
 	if answer.Delivery != nil {
 		s.Delivery = new(Delivery(*answer.Delivery))
 	}
 	return s, nil
+}
+
+func doubts(known []api.Doubt) (list []Doubt) {
+	for _, doubt := range known {
+		list = append(list, Doubt(doubt))
+	}
+	return list
 }
 
 // outcomeOf is what an executor answers about a plan of the caller.
@@ -384,8 +394,14 @@ func (d *Door) doWait(ctx context.Context, who Caller, q *Wait) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
+	if q.Settled && q.Delivered {
+		return State{}, ledger.Refuse("settled", "given beside delivered", "one of them")
+	}
 	if _, err := d.historyOf(ctx, who, q.Plan, 1); err != nil {
 		return State{}, err
+	}
+	if q.Settled {
+		return d.settled(ctx, who, q.Plan, waits)
 	}
 	for end := time.Now().Add(waits); ; {
 		left := min(time.Until(end), askMax/2)
@@ -403,6 +419,25 @@ func (d *Door) doWait(ctx context.Context, who Caller, q *Wait) (State, error) {
 		if ctx.Err() != nil {
 			return s, nil
 		}
+	}
+}
+
+// settled is the state of a plan once nothing is asked any more about what is in doubt in it. What
+// is being undone asks for itself.
+func (d *Door) settled(ctx context.Context, who Caller, id string, waits time.Duration) (State,
+	error) {
+	ctx, cancel := context.WithTimeout(ctx, waits)
+	defer cancel()
+	q := api.OutcomeQuery{Plan: id, Sequence: d.storedOf(who, id), Doubts: true}
+	for {
+		s, err := d.stateAt(context.WithoutCancel(ctx), who, q)
+		switch {
+		case err == nil && !s.Settled && (s.Ended || s.whole):
+			return State{}, notOpen("the plan is " + s.State + ", which settles what is in doubt in it")
+		case err != nil || s.Settled || ctx.Err() != nil:
+			return s, err
+		}
+		pause(ctx, followMin)
 	}
 }
 

@@ -113,6 +113,8 @@ type Wait struct {
 	Wait Duration `json:"wait" doc:"how long the answer may wait for the end, at most 60s; default 20s"`
 	// Delivered has it wait for more than the end.
 	Delivered bool `json:"delivered" doc:"of a plan that is committed, wait for its deliveries, too, until none is delivering"`
+	// Settled has it wait for less than the end.
+	Settled bool `json:"settled" doc:"wait only until nothing is asked any more about what is in doubt in an open plan; not with delivered"`
 }
 
 // Get is the request of plan.get.

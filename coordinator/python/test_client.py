@@ -179,6 +179,24 @@ class Plans(unittest.TestCase):
             p.do("hotel.book", {}, self.fail)
         q.commit()
 
+    def test_a_plan_waits_until_it_is_known_what_has_happened(self):
+        def fail():
+            raise OSError("no answer")
+
+        p = sb.plan(id="py-doubt")
+        for seat in ("12A", "12B"):
+            with self.assertRaises(OSError):
+                p.do("seat.hold", {"seat": seat}, fail)
+        self.assertEqual(p.settled(), [])
+        with self.assertRaises(OSError):
+            p.do("mail.send", {"to": "ann"}, fail, id="mail")
+        unknown = p.settled()
+        self.assertEqual([d["action"] for d in unknown], ["mail"])
+        self.assertIn("no probe", unknown[0]["waits"])
+        p.fail("no")
+        with self.assertRaises(Conflict):
+            p.settled()
+
     def test_what_is_staged_is_delivered_once_the_plan_is_committed(self):
         with sb.plan(id="py-stage") as p:
             staged = p.stage("note.post", {"to": "ann"}, id="note")

@@ -182,6 +182,11 @@ export class Plan {
   fail(reason?: string): Promise<State>;
   cancel(reason?: string): Promise<State>;
   wait(options?: { signal?: AbortSignal }): Promise<State>;
+  /**
+   * Waits until nothing is asked about what is in doubt in the open plan. What is not known all the same, with why,
+   * is the answer. A Conflict where the plan is being undone, which settles that itself.
+   */
+  settled(options?: { signal?: AbortSignal }): Promise<Doubt[]>;
   get(): Promise<State & { acts: Act[]; savepoints?: string[] }>;
   /** What an unwind would do; with action, only of it and what came after it, and whether it can be. */
   preview(to?: string, options?: { sequence?: number; action?: string }): Promise<any>;

@@ -465,6 +465,13 @@ export class Plan {
     }
   }
 
+  async settled({ signal } = {}) {
+    for (;;) {
+      const state = await this.client.ask("plan.wait", { plan: this.id, settled: true }, { signal });
+      if (state.settled) return state.unknown ?? [];
+    }
+  }
+
   async get() { return this.#see(await this.client.ask("plan.get", { plan: this.id })); }
 
   preview(to, { sequence, action } = {}) {

@@ -240,6 +240,19 @@ test("a token goes to the door that its credentials name, and nowhere else", asy
   }
 });
 
+test("a plan waits until it is known what has happened", async () => {
+  const fail = () => { throw new Error("no answer"); };
+  const p = await sb.begin({ id: "js-doubt" });
+  for (const seat of ["12A", "12B"]) await assert.rejects(p.do("seat.hold", { seat }, fail), /no answer/);
+  assert.deepEqual(await p.settled(), []);
+  await assert.rejects(p.do("mail.send", { to: "ann" }, fail, { id: "mail" }), /no answer/);
+  const unknown = await p.settled();
+  assert.deepEqual(unknown.map((d) => d.action), ["mail"]);
+  assert.match(unknown[0].waits, /no probe/);
+  await p.fail("no");
+  await assert.rejects(p.settled(), Conflict);
+});
+
 test("what is staged is delivered once the plan is committed", async () => {
   const never = () => assert.fail("called");
   const p = await sb.begin({ id: "js-stage" });

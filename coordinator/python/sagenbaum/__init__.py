@@ -470,6 +470,14 @@ class Plan(_PlanState):
             if state["ended"]:
                 return state
 
+    def settled(self) -> list[dict[str, Any]]:
+        """Waits until nothing is asked about what is in doubt in the open plan. What is not known all the same,
+        with why, is the answer. A Conflict where the plan is being undone, which settles that itself."""
+        while True:
+            state = self._door.ask("plan.wait", {"plan": self.id, "settled": True})
+            if state.get("settled"):
+                return state.get("unknown", [])
+
     def get(self) -> dict[str, Any]:
         return self._see(self._door.ask("plan.get", {"plan": self.id}))
 

@@ -1,0 +1,61 @@
+package door_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// lost has the tool of an action give no answer.
+func (l *live) lost(plan, action, capability, input string) {
+	l.t.Helper()
+	l.good(l.post, "tripper", "plan.act", fmt.Sprintf(`{"plan":%q,"action":%q,"capability":%q,"input":%s}`, plan, action,
+		capability, input))
+	l.good(l.post, "tripper", "plan.outcome",
+		fmt.Sprintf(`{"plan":%q,"action":%q,"outcome":"in_doubt","message":"no answer"}`, plan, action))
+}
+
+// TestAnAgentWaitsUntilItIsKnown whether what is in doubt has happened, and hears of what nothing asks
+// about; of a plan that is being undone, or was, it does not wait.
+func TestAnAgentWaitsUntilItIsKnown(t *testing.T) {
+	l := newLive(t)
+	waits := func(plan, wait string) map[string]any {
+		t.Helper()
+		return l.good(l.post, "tripper", "plan.wait", `{"plan":"`+plan+`","settled":true,"wait":"`+wait+`"}`)
+	}
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	if got := waits("p", "20s"); got["settled"] != true || got["state"] != "open" || got["unknown"] != nil {
+		t.Errorf("nothing is in doubt: %v", got)
+	}
+	l.lost("p", "a", "seat.hold", `{"seat":"12A"}`)
+	if got := waits("p", "20s"); got["settled"] != true || got["unknown"] != nil || got["doubts"] != nil {
+		t.Errorf("it is there: %v", got)
+	}
+	l.lost("p", "b", "mail.send", `{"to":"ann"}`)
+	got := waits("p", "20s")
+	if text := fmt.Sprint(got["unknown"]); got["settled"] != true || !strings.Contains(text, "action:b") ||
+		!strings.Contains(text, "no probe") {
+		t.Errorf("nothing asks about it: %v", got)
+	}
+	l.lost("p", "c", "seat.hold", `{"seat":"none"}`)
+	if got = waits("p", "1ms"); got["settled"] != nil || !strings.Contains(fmt.Sprint(got["doubts"]), "action:c") ||
+		!strings.Contains(fmt.Sprint(got["unknown"]), "action:b") || got["state"] != "open" {
+		t.Errorf("it is asked about: %v", got)
+	}
+	l.refused(l.post, "tripper", "plan.wait", `{"plan":"p","settled":true,"delivered":true}`, 422, "settled")
+	l.refused(l.post, "tripper", "plan.wait", `{"plan":"none","settled":true}`, 422, "plan")
+	l.refused(l.post, "other", "plan.wait", `{"plan":"p","settled":true}`, 422, "plan")
+
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"q"}`)
+	l.lost("q", "a", "seat.hold", `{"seat":"12B"}`)
+	l.good(l.post, "tripper", "plan.cancel", `{"plan":"q"}`)
+	if e := l.refused(l.post, "tripper", "plan.wait", `{"plan":"q","settled":true}`, 409, "plan"); !strings.Contains(
+		fmt.Sprint(e), "settles what is in doubt") {
+		t.Errorf("%v", e)
+	}
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"r"}`)
+	l.good(l.post, "tripper", "plan.commit", `{"plan":"r"}`)
+	if got = waits("r", "20s"); got["settled"] != true || got["state"] != "committed" {
+		t.Errorf("it is committed: %v", got)
+	}
+}
