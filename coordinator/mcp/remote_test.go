@@ -471,3 +471,48 @@ func TestAServerAtAURLThatSaysNothingIsGivenUp(t *testing.T) {
 		t.Error("it has started")
 	}
 }
+
+// A server that wants credentials, or has no time, is asked once; one that knows no session is asked
+// without one as well. What to do about a 401 is said.
+func TestAServerAtAURLIsNotAskedTwiceForNothing(t *testing.T) {
+	t.Parallel()
+	const give, more = "give it a header with a token", "the headers that it is given are not enough"
+	for _, c := range []struct {
+		status  int
+		headers map[string]string
+		asked   []string
+		says    string
+	}{
+		{401, nil, []string{"initialize"}, give},
+		{401, map[string]string{"Authorization": "Bearer " + secret}, []string{"initialize"}, more},
+		{503, nil, []string{"initialize"}, "Service Unavailable"},
+		{404, nil, []string{"initialize", "server/discover", "initialize"}, "Not Found"},
+	} {
+		came := make(chan string, 10)
+		at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var message struct{ Method string }
+			if err := json.NewDecoder(r.Body).Decode(&message); err != nil {
+				t.Error(err)
+			}
+			came <- message.Method
+			w.WriteHeader(c.status)
+		}))
+		s, err := mcp.NewServer(mcp.ServerConfig{Name: "s", URL: at.URL, Headers: c.headers, State: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), c.says) ||
+			strings.Contains(err.Error(), secret) {
+			t.Errorf("%d: %v", c.status, err)
+		}
+		at.Close()
+		s.Close()
+		var asked []string
+		for close(came); len(came) > 0; {
+			asked = append(asked, <-came)
+		}
+		if !slices.Equal(asked, c.asked) {
+			t.Errorf("%d: it was asked %v", c.status, asked)
+		}
+	}
+}

@@ -47,7 +47,7 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 			return session, client, process, nil
 		}
 		process.End()
-		refused := session == nil && in.ProtocolVersion != "" && (s.remote() || isAnswer(err))
+		refused := session == nil && in.ProtocolVersion != "" && s.refuses(err)
 		if session != nil {
 			_ = session.Close() // it has ended
 		}
@@ -68,10 +68,11 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 	}
 }
 
-// isAnswer reports whether an error is what a server has answered.
-func isAnswer(err error) bool {
+// refuses reports whether an error is what the server has answered: an error of JSON-RPC, or at a
+// URL another status than those that speak of credentials or of another time.
+func (s *Server) refuses(err error) bool {
 	var answer *jsonrpc.Error
-	return errors.As(err, &answer)
+	return !errors.Is(err, errRejected) && (errors.As(err, &answer) || s.remote())
 }
 
 // transport is a way to the server, and the child that it starts, if any.
