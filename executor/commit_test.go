@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -475,6 +476,55 @@ func TestUnderEarlierHoldersWhatACommitFoundIsForgotten(t *testing.T) {
 		}
 		s.wantRefolded()
 	}
+}
+
+// TestWhatAnEarlierHolderHasForgottenALaterOneAsks about: what it found is there still.
+func TestWhatAnEarlierHolderHasForgottenALaterOneAsks(t *testing.T) {
+	for script, want := range map[string]string{
+		"resolve:c turn":             "committing: a=quarantined c=resolved []",
+		"effect:a=,x9 turn":          "quarantined: a=held c=quarantined a~1=compensated a~2=compensated [a~2 a~1]",
+		"effect:a=,x8 turn":          "quarantined: a=held c=quarantined a~1=compensated [a~1]",
+		"resolve:c turn stop turn":   "resolved: a=compensated c=resolved a~1=compensated [a~1 a]",
+		"resolve:c turn skip:a turn": "committed: a=retired c=resolved []",
+	} {
+		s := newSchedule(t)
+		s.underHolder(ledger.SurplusSince - 1)
+		s.seen("x7")
+		s.play(foundBeside)
+		s.must(s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{Term: 3,
+			Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2", FoldVersion: FoldVersion}}}))
+		if s.play(script); s.outcome() != want {
+			t.Errorf("%s: %s", script, s.outcome())
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestWhatACommitFoundIsOneOfTheExtraEffects that an action may have.
+func TestWhatACommitFoundIsOneOfTheExtraEffects(t *testing.T) {
+	s := newSchedule(t)
+	s.deciding = true
+	s.seen("x7")
+	s.play(foundBeside)
+	for i := range 8 {
+		names := make([]string, 32)
+		for j := range names {
+			names[j] = fmt.Sprintf("v%d-%d", i, j)
+		}
+		want := Effective
+		if i == 7 {
+			want = Refused
+		}
+		if r := s.effect("ops", "a", "", names...); r.Verdict != want {
+			t.Errorf("report %d: %+v", i, r)
+		}
+		if i == 7 {
+			if r := s.effect("ops", "a", "", names[1:]...); r.Verdict != Effective {
+				t.Errorf("one less: %+v", r)
+			}
+		}
+	}
+	s.wantRefolded()
 }
 
 // TestACommitWaitsForNoForwardThatHasCompleted: what its owner has had asked about again is asked

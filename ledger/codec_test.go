@@ -266,6 +266,25 @@ func TestANewKeyNeedsAReaderThatKnowsOfIt(t *testing.T) {
 	}
 }
 
+// TestATermNeedsAReaderThatKnowsTheRulesOfItsHolder: one of before would judge otherwise what comes of
+// them. The newest rules need the newest reader.
+func TestATermNeedsAReaderThatKnowsTheRulesOfItsHolder(t *testing.T) {
+	for since, want := range map[uint32]byte{
+		ledger.AfterCommitSince: 11, ledger.LeftOutSince: 12, ledger.SeenSince: 13, ledger.ThereSince: 14,
+		ledger.StagedSince: 15, ledger.SurplusSince: 16, ledger.AdoptedSince: 17, ledger.OthersSince: 18,
+		ledger.GivenUpSince: 19, ledger.DoubtedSince: 20, ledger.OwnerFirstSince: 21, ledger.WholeSince: 22,
+		ledger.AllFoundSince: ledger.ReaderVersion,
+	} {
+		for _, fold := range []uint32{since - 1, since} {
+			term := &pb.Record{Term: 1,
+				Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h", FoldVersion: fold}}}
+			if got := encode(t, term)[1]; fold == since && got != want || fold < since && got >= want {
+				t.Errorf("a term of fold version %d needs reader %d, those of %d want %d", fold, got, since, want)
+			}
+		}
+	}
+}
+
 // TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt: a holder of before refuses the pair, or the
 // opening, or does not see what the commit hides from it.
 func TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt(t *testing.T) {
@@ -273,23 +292,6 @@ func TestAConditionAfterTheCommitNeedsAReaderThatKnowsOfIt(t *testing.T) {
 	undo := registration("x1")
 	undo.GetCompensationRegistered().Triggers, undo.GetCompensationRegistered().ValidForNs = held, 1e9
 	opened := &pb.Record{Plan: "p1", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{Triggers: held}}}
-	term := &pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h",
-		FoldVersion: ledger.AfterCommitSince}}}
-	if got := encode(t, term)[1]; got != 11 {
-		t.Errorf("the first term of this version needs reader %d, want 11", got)
-	}
-	term.GetTermStarted().FoldVersion = ledger.LeftOutSince
-	if got := encode(t, term)[1]; got != 12 {
-		t.Errorf("the first term of the version after it needs reader %d, want 12", got)
-	}
-	term.GetTermStarted().FoldVersion = ledger.SeenSince
-	if got := encode(t, term)[1]; got != 13 {
-		t.Errorf("the first term of the version after that needs reader %d, want 13", got)
-	}
-	term.GetTermStarted().FoldVersion = ledger.ThereSince
-	if got := encode(t, term)[1]; got != 14 {
-		t.Errorf("a term of fold 21 needs reader %d, want 14", got)
-	}
 	for _, records := range [][]*pb.Record{{forward("x1"), undo}, {opened}} {
 		m := message(agentSource, "", encode(t, records...))
 		if m.Data[1] != 11 {

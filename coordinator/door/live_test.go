@@ -41,6 +41,7 @@ type live struct {
 	store  *jetstream.Store
 	work   *worker.Worker
 	host   *host.Host
+	halt   func() // ends it
 	web    *door.Web
 	http   *httptest.Server
 
@@ -151,7 +152,7 @@ func (l *live) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- h.Run(ctx) }()
-	l.t.Cleanup(func() {
+	l.halt = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			l.t.Error(err)
@@ -160,6 +161,7 @@ func (l *live) run() {
 			l.t.Error(err)
 		}
 	})
+	l.t.Cleanup(l.halt)
 	<-h.Ready()
 	l.host = h
 }

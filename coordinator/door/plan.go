@@ -432,9 +432,14 @@ func (d *Door) settled(ctx context.Context, who Caller, id string, waits time.Du
 	for {
 		s, err := d.stateAt(context.WithoutCancel(ctx), who, q)
 		switch {
+		case errors.As(err, new(*ledger.Refused)): // it is there: it is not folded yet
+			err = unavailable("the host has not read all that the plan was told", sameAgain, StoredNothing)
 		case err == nil && !s.Settled && (s.Ended || s.whole):
 			return State{}, notOpen("the plan is " + s.State + ", which settles what is in doubt in it")
-		case err != nil || s.Settled || ctx.Err() != nil:
+		case err != nil || s.Settled:
+			return s, err
+		}
+		if ctx.Err() != nil {
 			return s, err
 		}
 		pause(ctx, followMin)

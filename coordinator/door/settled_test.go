@@ -3,7 +3,14 @@ package door_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // lost has the tool of an action give no answer.
@@ -19,6 +26,8 @@ func (l *live) lost(plan, action, capability, input string) {
 // about; of a plan that is being undone, or was, it does not wait.
 func TestAnAgentWaitsUntilItIsKnown(t *testing.T) {
 	l := newLive(t)
+	l.hold = make(chan struct{})
+	defer close(l.hold)
 	waits := func(plan, wait string) map[string]any {
 		t.Helper()
 		return l.good(l.post, "tripper", "plan.wait", `{"plan":"`+plan+`","settled":true,"wait":"`+wait+`"}`)
@@ -48,7 +57,19 @@ func TestAnAgentWaitsUntilItIsKnown(t *testing.T) {
 
 	l.good(l.post, "tripper", "plan.begin", `{"plan":"q"}`)
 	l.lost("q", "a", "seat.hold", `{"seat":"12B"}`)
+	if got := waits("q", "20s"); got["settled"] != true {
+		t.Errorf("it is there: %v", got)
+	}
 	l.good(l.post, "tripper", "plan.cancel", `{"plan":"q"}`)
+	for end := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
+		got := l.good(l.post, "tripper", "plan.get", `{"plan":"q"}`)
+		if got["state"] == "unwinding" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(got)
+		}
+	}
 	if e := l.refused(l.post, "tripper", "plan.wait", `{"plan":"q","settled":true}`, 409, "plan"); !strings.Contains(
 		fmt.Sprint(e), "settles what is in doubt") {
 		t.Errorf("%v", e)
@@ -57,5 +78,35 @@ func TestAnAgentWaitsUntilItIsKnown(t *testing.T) {
 	l.good(l.post, "tripper", "plan.commit", `{"plan":"r"}`)
 	if got = waits("r", "20s"); got["settled"] != true || got["state"] != "committed" {
 		t.Errorf("it is committed: %v", got)
+	}
+}
+
+// TestAHostThatIsBehindIsAskedAgain: that it has not read all yet says nothing about the plan.
+func TestAHostThatIsBehindIsAskedAgain(t *testing.T) {
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	l.halt()
+	var asked atomic.Int32
+	for subject, answer := range map[string]func() string{
+		api.PlanHistory("tripper").Call.Subject(tenant): func() string {
+			return `{"agent":"tripper","state":"open","writer":"door"}`
+		},
+		api.PlanOutcome.Call.Subject(tenant): func() string {
+			if asked.Add(1) < 4 {
+				return `{"error":"sequence 7 is not folded yet"}`
+			}
+			return `{"state":"open","settled":true}`
+		},
+	} {
+		if _, err := l.root.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond([]byte(answer())) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.root.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.refused(l.post, "tripper", "plan.wait", `{"plan":"p","settled":true,"wait":"1ms"}`, 503, "")
+	if got := l.good(l.post, "tripper", "plan.wait", `{"plan":"p","settled":true}`); got["settled"] != true {
+		t.Errorf("%v", got)
 	}
 }

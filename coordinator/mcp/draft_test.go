@@ -113,7 +113,7 @@ func TestPacksAreReadStrictly(t *testing.T) {
 		}
 	}
 	packs, err := mcp.BuiltIn()
-	if err != nil || len(packs) != 3 {
+	if err != nil || len(packs) != 5 {
 		t.Errorf("built in: %d, %v", len(packs), err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -183,9 +182,10 @@ func TestARequestThatIsTooLargeIsRefused(t *testing.T) {
 // where the server can have one, and else as an answer to the call, which is made once more then.
 func TestWhatAServerAsksComesToItsClient(t *testing.T) {
 	t.Parallel()
-	for _, sessionless := range []bool{false, true} {
-		t.Run(fmt.Sprint("sessionless ", sessionless), func(t *testing.T) {
+	for _, name := range []string{"session", "sessionless", "stateless"} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			sessionless := name == "sessionless"
 			w := newWorld(t)
 			config, file := w.notes(t)
 			if sessionless {
@@ -194,7 +194,7 @@ func TestWhatAServerAsksComesToItsClient(t *testing.T) {
 				}
 			}
 			asked, logged := make(chan string, 10), make(chan any, 10)
-			c := w.gateway(mcp.Config{ServeUndos: true, TrustHints: true}, &sdk.ClientOptions{
+			c := w.gateway(mcp.Config{ServeUndos: true, TrustHints: true, Stateless: name == "stateless"}, &sdk.ClientOptions{
 				ElicitationHandler: func(_ context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 					asked <- req.Params.Message
 					return &sdk.ElicitResult{Action: "accept"}, nil
@@ -210,7 +210,13 @@ func TestWhatAServerAsksComesToItsClient(t *testing.T) {
 			if got := lines(file); !slices.Equal(got, []string{"x"}) {
 				t.Errorf("there is %v", got)
 			}
-			if sessionless {
+			if name == "stateless" { // which prefers the version without sessions
+				_, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "interrupt", Arguments: note{Text: "y"}})
+				if err == nil || !strings.Contains(err.Error(), "2026-07-28") {
+					t.Errorf("asked in the call: %v", err)
+				}
+			}
+			if name != "session" {
 				return
 			}
 			//lint:ignore SA1019 the same
@@ -222,7 +228,7 @@ func TestWhatAServerAsksComesToItsClient(t *testing.T) {
 			if got != "accept" || receive(t, asked) != "sure about y?" || receive(t, logged) != "y" {
 				t.Errorf("asked in the call: %s", got)
 			}
-			if r := c.call("think", nil); !r.IsError || !strings.Contains(said(r), "the client has no model") {
+			if r := c.call("think", nil); !r.IsError || !strings.Contains(said(r), "method not found") {
 				t.Errorf("a model that is not there: %s", said(r))
 			}
 		})

@@ -185,7 +185,8 @@ func (t *faraway) RoundTrip(r *http.Request) (*http.Response, error) {
 	case call && resp.StatusCode/100 != 2:
 		err = t.refusal(r, resp)
 	case resp.StatusCode == http.StatusUnauthorized:
-		err = errors.New(t.says(resp))
+		said, _ := t.says(resp)
+		err = errors.New(said)
 	}
 	if err != nil {
 		resp.Body.Close()
@@ -231,18 +232,9 @@ func (t *faraway) written(r *http.Request) (call bool, err error) {
 // refusal is why a call was not answered, where it was not: a server may answer with an error of
 // JSON-RPC under any status.
 func (t *faraway) refusal(r *http.Request, resp *http.Response) error {
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, bodyMax)) // what is there of it
-	resp.Body = readCloser{bytes.NewReader(body), resp.Body}
-	said := t.says(resp)
-	var answer struct {
-		ID    json.RawMessage
-		Error *struct{ Message string }
-	}
-	if json.Unmarshal(body, &answer) == nil && answer.Error != nil {
-		if len(answer.ID) > 0 && string(answer.ID) != "null" {
-			return nil
-		}
-		said += ": " + value(answer.Error.Message)
+	said, answers := t.says(resp)
+	if answers {
+		return nil
 	}
 	taken := !slices.Contains(notTaken, resp.StatusCode)
 	return &unanswered{cause: errors.New(said), reached: taken,
@@ -250,17 +242,29 @@ func (t *faraway) refusal(r *http.Request, resp *http.Response) error {
 			resp.StatusCode == http.StatusBadRequest)}
 }
 
-// says is what the status of an answer says, and what to do about it.
-func (t *faraway) says(resp *http.Response) string {
-	said := t.url + " says " + resp.Status
-	if resp.StatusCode != http.StatusUnauthorized {
-		return said
+// says is what an answer says by its status, and by an error of JSON-RPC; answers: that is one of
+// the request. It says what to do about a 401.
+func (t *faraway) says(resp *http.Response) (said string, answers bool) {
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, bodyMax)) // what is there of it
+	resp.Body = readCloser{bytes.NewReader(body), resp.Body}
+	said = t.url + " says " + resp.Status
+	var answer struct {
+		ID    json.RawMessage
+		Error *struct{ Message string }
 	}
-	if len(t.headers) > 0 {
-		return said + ": the headers that it is given are not enough; the gateway does no OAuth"
+	if json.Unmarshal(body, &answer) == nil && answer.Error != nil {
+		answers = len(answer.ID) > 0 && string(answer.ID) != "null"
+		said += ": " + value(answer.Error.Message)
 	}
-	return said + ": give it a header with a token, as --header Authorization=VARIABLE; the gateway " +
-		"does no OAuth"
+	switch {
+	case resp.StatusCode != http.StatusUnauthorized:
+	case len(t.headers) > 0:
+		said += "; the headers that it is given are not enough, and the gateway does no OAuth"
+	default:
+		said += "; give it a header with a token, as --header Authorization=VARIABLE: the gateway does " +
+			"no OAuth"
+	}
+	return said, answers
 }
 
 // sessionHeader is where a request has its session.

@@ -305,7 +305,7 @@ var noAnswers = []struct {
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	}},
 	{"429", false, 0, "429", status(429)},
-	{"401", false, 0, "401 Unauthorized: the headers that it is given are not enough", status(401)},
+	{"401", false, 0, "401 Unauthorized; the headers that it is given are not enough", status(401)},
 	{"413", false, 0, "413", status(413)},
 }
 
@@ -476,15 +476,15 @@ func TestAServerAtAURLThatSaysNothingIsGivenUp(t *testing.T) {
 // without one as well. What to do about a 401 is said.
 func TestAServerAtAURLIsNotAskedTwiceForNothing(t *testing.T) {
 	t.Parallel()
-	const give, more = "give it a header with a token", "the headers that it is given are not enough"
 	for _, c := range []struct {
 		status  int
 		headers map[string]string
 		asked   []string
 		says    string
 	}{
-		{401, nil, []string{"initialize"}, give},
-		{401, map[string]string{"Authorization": "Bearer " + secret}, []string{"initialize"}, more},
+		{401, nil, []string{"initialize"}, "401 Unauthorized: until noon; give it a header with a token"},
+		{401, map[string]string{"Authorization": "Bearer " + secret}, []string{"initialize"},
+			"until noon; the headers that it is given are not enough"},
 		{503, nil, []string{"initialize"}, "Service Unavailable"},
 		{404, nil, []string{"initialize", "server/discover", "initialize"}, "Not Found"},
 	} {
@@ -496,6 +496,7 @@ func TestAServerAtAURLIsNotAskedTwiceForNothing(t *testing.T) {
 			}
 			came <- message.Method
 			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"until noon"}}`)
 		}))
 		s, err := mcp.NewServer(mcp.ServerConfig{Name: "s", URL: at.URL, Headers: c.headers, State: t.TempDir()})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -65,6 +66,7 @@ func (g *Gateway) listenQuestions(s *Server, options *sdk.ClientOptions) {
 		}
 		return client.Elicit(ctx, req.Params)
 	}
+	options.Capabilities.Sampling = &sdk.SamplingCapabilities{}
 	options.CreateMessageWithToolsHandler = func(ctx context.Context,
 		req *sdk.CreateMessageWithToolsRequest) (*sdk.CreateMessageWithToolsResult, error) {
 		client, err := g.caller(s)
@@ -73,7 +75,8 @@ func (g *Gateway) listenQuestions(s *Server, options *sdk.ClientOptions) {
 		}
 		has := client.InitializeParams()
 		if has == nil || has.Capabilities == nil || has.Capabilities.Sampling == nil {
-			return nil, errors.New("the client has no model that a server may ask")
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
+				Message: "the client has no model that a server may ask"}
 		}
 		return client.CreateMessageWithTools(ctx, req.Params)
 	}

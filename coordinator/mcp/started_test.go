@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,12 +96,14 @@ func (c patient) play(t *testing.T, stateless bool) {
 	}
 	defer s.Close()
 	begun := 0
+	var all []*scripted
 	s.Starts(stateless, func() mcp.Program {
 		p := &scripted{of: t, starts: c.starts, knows: maps.Clone(old)}
 		if maps.Copy(p.knows, c.knows); begun > 0 && stateless { // it is asked what it knows
 			p.knows["initialize"] = old["initialize"]
 		}
 		begun++
+		all = append(all, p)
 		return p
 	})
 	began := time.Now()
@@ -115,6 +118,11 @@ func (c patient) play(t *testing.T, stateless bool) {
 		t.Errorf("it fails with %v", err)
 	}
 	<-time.After(time.Minute) // of the bubble: no one waits
+	for _, p := range all[:len(all)-1] {
+		if !p.ended.Load() {
+			t.Error("one that was started before still runs")
+		}
+	}
 	if got := log.String(); strings.Contains(got, "level=") != (c.warned != "") || !strings.Contains(got, c.warned) {
 		t.Errorf("the log says %q", got)
 	}
@@ -144,9 +152,10 @@ type scripted struct {
 	starts time.Duration
 	knows  map[string]step
 
-	end sync.Once
-	in  *io.PipeReader
-	out *io.PipeWriter
+	end   sync.Once
+	ended atomic.Bool
+	in    *io.PipeReader
+	out   *io.PipeWriter
 }
 
 func (p *scripted) Start() (io.WriteCloser, io.ReadCloser, error) {
@@ -211,6 +220,7 @@ func (p *scripted) answer(message string) {
 // End ends it at once.
 func (p *scripted) End() {
 	p.end.Do(func() {
+		p.ended.Store(true)
 		_ = p.out.Close() // of a pipe in this process, it has no error
 		_ = p.in.Close()
 	})

@@ -169,7 +169,9 @@ func (b *book) reviewDoubt(p *plan, a *action) {
 	case waits && a.doubt == "":
 		a.doubt = doubtDue
 	case !waits && a.doubt != "":
+		found := a.surplus // which a holder of before SurplusSince did not ask about
 		b.endDoubt(p, a)
+		a.surplus = found
 	}
 }
 
