@@ -58,13 +58,7 @@ func TestAPlanThatIsBeingUndoneIsSaidToBe(t *testing.T) {
 	l.good(l.post, "tripper", "plan.report",
 		`{"plan":"p","action":"a","capability":"hotel.book","input":{"city":"Rome"},"output":{"booking":"1"}}`)
 	l.good(l.post, "tripper", "plan.fail", `{"plan":"p","reason":"no"}`)
-	for end := time.Now().Add(testenv.Patience); ; <-time.After(10 * time.Millisecond) {
-		if s := l.good(l.post, "tripper", "plan.get", `{"plan":"p"}`); s["state"] == "unwinding" {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("failed: %v", s)
-		}
-	}
+	l.shows("p", func(got map[string]any) bool { return got["state"] == "unwinding" })
 	l.crash()
 	for _, verb := range []string{"plan.fail", "plan.cancel"} {
 		if s := l.good(l.post, "tripper", verb, `{"plan":"p","reason":"no"}`); s["state"] != "unwinding" {
@@ -208,15 +202,10 @@ func TestAVerdictThatNoDoorHeardOfIsAsItSays(t *testing.T) {
 		if a := l.good(l.post, "tripper", "plan.act", act+"}"); a["state"] != "recorded" || a["by"] != "boss" {
 			t.Errorf("%s: %v", c.plan, a)
 		}
-		for end := time.Now().Add(testenv.Patience); ; <-time.After(10 * time.Millisecond) {
-			got := l.good(l.post, "tripper", "plan.get", `{"plan":"`+c.plan+`"}`)
+		l.shows(c.plan, func(got map[string]any) bool {
 			acts, _ := got["acts"].([]any)
-			if len(acts) == 1 && acts[0].(map[string]any)["outcome"] == c.outcome {
-				break
-			} else if time.Now().After(end) {
-				t.Fatalf("%s: %v", c.plan, got)
-			}
-		}
+			return len(acts) == 1 && acts[0].(map[string]any)["outcome"] == c.outcome
+		})
 		if c.outcome == "failed" {
 			l.good(l.post, "tripper", "plan.commit", `{"plan":"`+c.plan+`"}`)
 		}

@@ -306,11 +306,8 @@ func (d *Door) endOnce(ctx context.Context, who Caller, name, id, verb string,
 	var waits *coordinator.CommitWaits
 	switch {
 	case errors.As(err, &waits):
-		answer := State{Plan: id, State: ledger.StateCommitting, Writer: w.key.name}
-		for _, doubt := range waits.Doubts {
-			answer.Doubts = append(answer.Doubts, Doubt(doubt))
-		}
-		return answer, nil
+		return State{Plan: id, State: ledger.StateCommitting, Writer: w.key.name,
+			Doubts: doubts(waits.Doubts)}, nil
 	case errors.Is(err, coordinator.ErrClosed) || errors.Is(err, coordinator.ErrUnwinding) ||
 		errors.Is(err, coordinator.ErrUnwound):
 		// it had ended before: as it was meant, or otherwise

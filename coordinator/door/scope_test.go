@@ -29,15 +29,7 @@ func TestAVerdictSaysWhatItUndoes(t *testing.T) {
 			l.other(l.post, "boss", "verdict.give", `{"id":"`+p+`","plan":"`+p+`","action":"b","verdict":"block","reason":"no"}`,
 				"id", "scope")
 		}
-		for end := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
-			a := l.good(l.post, "tripper", "plan.get", `{"plan":"`+p+`"}`)
-			if len(l.undos(p)) == c.undos && a["state"] == c.state {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("scope %q: %v, undone %q", scope, a["state"], l.undos(p))
-			}
-		}
+		l.shows(p, func(got map[string]any) bool { return len(l.undos(p)) == c.undos && got["state"] == c.state })
 	}
 }
 

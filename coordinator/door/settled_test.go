@@ -5,19 +5,17 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // lost has the tool of an action give no answer.
 func (l *live) lost(plan, action, capability, input string) {
 	l.t.Helper()
-	l.good(l.post, "tripper", "plan.act", fmt.Sprintf(`{"plan":%q,"action":%q,"capability":%q,"input":%s}`, plan, action,
-		capability, input))
+	l.good(l.post, "tripper", "plan.act",
+		fmt.Sprintf(`{"plan":%q,"action":%q,"capability":%q,"input":%s}`, plan, action, capability, input))
 	l.good(l.post, "tripper", "plan.outcome",
 		fmt.Sprintf(`{"plan":%q,"action":%q,"outcome":"in_doubt","message":"no answer"}`, plan, action))
 }
@@ -61,15 +59,7 @@ func TestAnAgentWaitsUntilItIsKnown(t *testing.T) {
 		t.Errorf("it is there: %v", got)
 	}
 	l.good(l.post, "tripper", "plan.cancel", `{"plan":"q"}`)
-	for end := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
-		got := l.good(l.post, "tripper", "plan.get", `{"plan":"q"}`)
-		if got["state"] == "unwinding" {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal(got)
-		}
-	}
+	l.shows("q", func(got map[string]any) bool { return got["state"] == "unwinding" })
 	if e := l.refused(l.post, "tripper", "plan.wait", `{"plan":"q","settled":true}`, 409, "plan"); !strings.Contains(
 		fmt.Sprint(e), "settles what is in doubt") {
 		t.Errorf("%v", e)

@@ -5,9 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // TestWhatIsUndoneIsNotToldAsDone: plan.act of an action that was undone since says so, of one that
@@ -73,8 +70,7 @@ func TestACommitOfWhatWasUndoneIsRefusedAfterARestartToo(t *testing.T) {
 // hasUndone waits until an action of a plan was undone, and the plan is open again.
 func (l *live) hasUndone(plan, action string) {
 	l.t.Helper()
-	for end := time.Now().Add(testenv.Patience); ; <-time.After(20 * time.Millisecond) {
-		got := l.good(l.post, "tripper", "plan.get", `{"plan":"`+plan+`"}`)
+	l.shows(plan, func(got map[string]any) bool {
 		list, _ := got["acts"].([]any)
 		var gone []string
 		for _, one := range list {
@@ -82,11 +78,6 @@ func (l *live) hasUndone(plan, action string) {
 				gone = append(gone, fmt.Sprint(act["action"]))
 			}
 		}
-		if got["state"] == "open" && slices.Equal(gone, []string{action}) {
-			return
-		}
-		if time.Now().After(end) {
-			l.t.Fatal(got)
-		}
-	}
+		return got["state"] == "open" && slices.Equal(gone, []string{action})
+	})
 }

@@ -14,7 +14,7 @@ type Program interface{ program }
 // Starts has the server started by a function in place of its command, and listened to as for a gateway,
 // which may have clients without a session.
 func (s *Server) Starts(stateless bool, start func() Program) {
-	s.front, s.stateless = &Gateway{}, stateless
+	s.front = &Gateway{config: Config{Stateless: stateless}}
 	s.instead = func() program { return start() }
 }
 

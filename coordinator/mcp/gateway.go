@@ -159,7 +159,7 @@ func (g *Gateway) start(ctx context.Context) error {
 	var contracts []contract.Contract
 	answers := map[string]coordinator.Answer{}
 	for _, s := range g.config.Servers {
-		s.front, s.stateless = g, g.config.Stateless
+		s.front = g
 		if err := s.Start(ctx); err != nil {
 			return err
 		}

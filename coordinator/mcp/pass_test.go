@@ -194,7 +194,8 @@ func TestWhatAServerAsksComesToItsClient(t *testing.T) {
 				}
 			}
 			asked, logged := make(chan string, 10), make(chan any, 10)
-			c := w.gateway(mcp.Config{ServeUndos: true, TrustHints: true, Stateless: name == "stateless"}, &sdk.ClientOptions{
+			served := mcp.Config{ServeUndos: true, TrustHints: true, Stateless: name == "stateless"}
+			c := w.gateway(served, &sdk.ClientOptions{
 				ElicitationHandler: func(_ context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 					asked <- req.Params.Message
 					return &sdk.ElicitResult{Action: "accept"}, nil
@@ -204,14 +205,16 @@ func TestWhatAServerAsksComesToItsClient(t *testing.T) {
 					logged <- req.Params.Data
 				},
 			}, config)
-			if got := c.does("ask", map[string]any{"text": "x"}); got != "accept" || receive(t, asked) != "sure about x?" {
-				t.Errorf("asked by the result: %s", got)
+			told := c.does("ask", map[string]any{"text": "x"})
+			if told != "accept" || receive(t, asked) != "sure about x?" {
+				t.Errorf("asked by the result: %s", told)
 			}
 			if got := lines(file); !slices.Equal(got, []string{"x"}) {
 				t.Errorf("there is %v", got)
 			}
 			if name == "stateless" { // which prefers the version without sessions
-				_, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "interrupt", Arguments: note{Text: "y"}})
+				_, err := c.session.CallTool(t.Context(),
+					&sdk.CallToolParams{Name: "interrupt", Arguments: note{Text: "y"}})
 				if err == nil || !strings.Contains(err.Error(), "2026-07-28") {
 					t.Errorf("asked in the call: %v", err)
 				}

@@ -306,8 +306,8 @@ func TestWhatAServerSaysPassesAsItIsWritten(t *testing.T) {
 	c.answer(2)
 	asks := func(id int, whom, method, question, answer string) {
 		t.Helper()
-		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"peek","arguments":{"ask":%q},`+
-			`"_meta":{"progressToken":1.0}}}`, id, whom))
+		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"peek",`+
+			`"arguments":{"ask":%q},"_meta":{"progressToken":1.0}}}`, id, whom))
 		wants := map[string]string{"notifications/progress": rawProgress + "1.0}", "notifications/message": rawLog,
 			"notifications/resources/updated": rawUpdated, "notifications/elicitation/complete": rawComplete,
 			method: question}

@@ -49,8 +49,7 @@ const agreement = "sagenbaum/agree"
 // approve asks a person about a call that cannot be undone. ask: a client without a session is to
 // do so, and to call again.
 func (g *Gateway) approve(ctx context.Context, r request) (ask *sdk.CallToolResult, err error) {
-	init := r.session.InitializeParams()
-	if init == nil || init.Capabilities == nil || init.Capabilities.Elicitation == nil {
+	if capabilities(r.session).Elicitation == nil {
 		return nil, fmt.Errorf("%s has no contract and cannot be undone, and this client has no way "+
 			"to ask its user", r.shown)
 	}

@@ -450,8 +450,7 @@ func (g *Gateway) rootsOf(ctx context.Context, session *sdk.ServerSession) ([]*s
 	if known && !stale {
 		return list, nil
 	}
-	init := session.InitializeParams()
-	if init != nil && init.Capabilities != nil && init.Capabilities.RootsV2 != nil {
+	if capabilities(session).RootsV2 != nil {
 		late, cancel := context.WithTimeout(ctx, rootsWait)
 		defer cancel()
 		answer, err := session.ListRoots(late, nil)

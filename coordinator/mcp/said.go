@@ -73,13 +73,20 @@ func (g *Gateway) listenQuestions(s *Server, options *sdk.ClientOptions) {
 		if err != nil {
 			return nil, err
 		}
-		has := client.InitializeParams()
-		if has == nil || has.Capabilities == nil || has.Capabilities.Sampling == nil {
+		if capabilities(client).Sampling == nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
 				Message: "the client has no model that a server may ask"}
 		}
 		return client.CreateMessageWithTools(ctx, req.Params)
 	}
+}
+
+// capabilities are what a client has said that it can.
+func capabilities(session *sdk.ServerSession) *sdk.ClientCapabilities {
+	if init := session.InitializeParams(); init != nil && init.Capabilities != nil {
+		return init.Capabilities
+	}
+	return &sdk.ClientCapabilities{} // it has no session
 }
 
 // caller is the client whose call of a server is under way. With calls of several clients no one

@@ -79,12 +79,9 @@ type Server struct {
 	logger *slog.Logger
 	guard  *lock
 	front  *Gateway // gets what the server says by itself; nil for a worker
-	// Some clients have no session. What a server asks these is an answer to the call, as it is in a
-	// version without sessions, which is preferred then.
-	stateless bool
-	calls     *calls
-	named     atomic.Int64 // calls that were given a name
-	rest      rest         // of a server that runs while it is needed
+	calls  *calls
+	named  atomic.Int64 // calls that were given a name
+	rest   rest         // of a server that runs while it is needed
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil before Start, and after it has ended

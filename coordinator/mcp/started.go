@@ -32,7 +32,9 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 	within, cancel := context.WithTimeout(ctx, may)
 	defer cancel()
 	in := sdk.ClientSessionOptions{ProtocolVersion: withSessions}
-	if s.stateless {
+	// What a server asks a client without a session is an answer to the call, as it is in a version
+	// without sessions, which is preferred then.
+	if s.front != nil && s.front.config.Stateless {
 		in.ProtocolVersion = ""
 	}
 	for {

@@ -27,14 +27,16 @@ func TestAServerIsWaitedForAsLongAsItMayTake(t *testing.T) {
 	unknown, refuses := step{fails: jsonrpc.CodeMethodNotFound}, step{fails: jsonrpc.CodeInvalidRequest}
 	for _, c := range []patient{
 		{"it knows no other way", map[string]step{}, 0, 0, "", ""},
-		{"slow to answer", map[string]step{initialize: {after: 4 * time.Minute, with: oldHello}}, 0, 4 * time.Minute, "", ""},
+		{"slow to answer", map[string]step{initialize: {after: 4 * time.Minute, with: oldHello}}, 0, 4 * time.Minute,
+			"", ""},
 		{"slow to start", map[string]step{discover: unknown}, 4 * time.Minute, 4 * time.Minute, "", ""},
 		{"of both versions", map[string]step{discover: latest}, 0, 0, "", ""},
 		{"of the latest version", map[string]step{initialize: unknown, discover: latest}, time.Second, 2 * time.Second,
 			"refuses a session", ""},
 		{"in another version", map[string]step{initialize: {fails: sdk.CodeUnsupportedProtocolVersion,
 			with: `{"supported":["2026-07-28"]}`}, discover: latest}, 0, 0, "refuses a session", ""},
-		{"it refuses all", map[string]step{initialize: refuses, discover: unknown}, 0, 0, "refuses a session", `"initialize": no`},
+		{"it refuses all", map[string]step{initialize: refuses, discover: unknown}, 0, 0, "refuses a session",
+			`"initialize": no`},
 		{"it says nothing at all", map[string]step{initialize: {never: true}}, 0, 5 * time.Minute, "",
 			"it has not said who it is within 5m0s"},
 		{"it never lists its tools", map[string]step{list: {never: true}}, 0, 5 * time.Minute, "",

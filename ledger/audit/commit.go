@@ -132,14 +132,12 @@ func (b *book) dropDoubts(root *plan) {
 			if a.doubt == "" {
 				continue
 			}
-			var known []string // what is beside its agent's own: no one looks for that again
-			if hasSurplus(b, a) && a.outcome == completed {
-				known = a.surplus
-			} else {
+			// What is beside its agent's own stays: no one looks for that again.
+			if !hasSurplus(b, a) || a.outcome != completed {
 				asksUnnamed(b, a)
+				a.surplus = nil
 			}
 			b.endDoubt(c, a)
-			a.surplus = known
 		}
 	}
 }
@@ -152,6 +150,7 @@ func asksUnnamed(b *book, a *action) {
 	}
 }
 
+// endDoubt ends what a commit has begun about an action, but for what it has found.
 func (b *book) endDoubt(p *plan, a *action) {
 	if a.doubt == doubtGiven {
 		delete(b.pages, page{p.id, a.n, api.PageCommitWaits})
@@ -159,7 +158,7 @@ func (b *book) endDoubt(p *plan, a *action) {
 		a.settled, a.settledNs = nil, 0
 	}
 	a.dropCall()
-	a.doubt, a.surplus, a.proposal = "", nil, nil
+	a.doubt, a.proposal = "", nil
 }
 
 // reviewDoubt goes on with an action in doubt after something has become known of it.
@@ -169,9 +168,7 @@ func (b *book) reviewDoubt(p *plan, a *action) {
 	case waits && a.doubt == "":
 		a.doubt = doubtDue
 	case !waits && a.doubt != "":
-		found := a.surplus // which a holder of before SurplusSince did not ask about
 		b.endDoubt(p, a)
-		a.surplus = found
 	}
 }
 
@@ -289,6 +286,7 @@ func (b *book) answerDoubt(p *plan, a *action, k *pb.Resolved) {
 		a.presence = pb.Presence_PRESENCE_PRESENT
 	}
 	b.endDoubt(p, a)
+	a.surplus = nil
 }
 
 // noteRetirement follows the commit of a root, or makes one that has waited.

@@ -83,9 +83,8 @@ func noteRetry(b *book, c *claim) {
 		return
 	case a.doubt != "":
 		asksUnnamed(b, a)
-		surplus := a.surplus
-		if b.endDoubt(p, a); b.rules >= ledger.SurplusSince {
-			a.surplus = surplus // until the world has answered
+		if b.endDoubt(p, a); b.rules < ledger.SurplusSince { // else until the world has answered
+			a.surplus = nil
 		}
 		a.doubt = doubtDue
 		return

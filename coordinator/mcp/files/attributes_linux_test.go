@@ -236,7 +236,8 @@ func TestAttributesOfOthersInARepositoryStay(t *testing.T) {
 	}
 	left = r.repository(false)
 	undo = files.RepositoryUndo{Repository: before, Left: &left, Key: "k"}
-	if err := r.RestoreRepository(t.Context(), undo); !changed(err) || !strings.Contains(err.Error(), "an image keeps") {
+	err = r.RestoreRepository(t.Context(), undo)
+	if !changed(err) || !strings.Contains(err.Error(), "an image keeps") {
 		t.Errorf("it says %v", err)
 	}
 }

@@ -98,13 +98,15 @@ func TestWhatIsDoneThroughAnotherGatewayIsUndone(t *testing.T) {
 				gateway.Stderr = t.Output()
 				through = &sdk.CommandTransport{Command: gateway}
 			}
-			client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), through, nil)
+			who := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+			client, err := who.Connect(t.Context(), through, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			write := func(name string) (plan string) {
 				t.Helper()
-				result := mcpCall(t, client, "write_file", map[string]any{"path": filepath.Join(dir, name), "content": "x"})
+				result := mcpCall(t, client, "write_file",
+					map[string]any{"path": filepath.Join(dir, name), "content": "x"})
 				plan, _ = result.Meta["sagenbaum/plan"].(string)
 				return plan
 			}
