@@ -74,131 +74,77 @@ func EncodeCommit(records []*pb.Record) ([]byte, error) {
 	return buf, nil
 }
 
-// readerOfKeys is the first reader that knows of an owner who asks for a new key: one of before
-// would take the request for a retry under the same key.
-const readerOfKeys = 8
+// The first readers that know of what a record says.
+const (
+	readerOfKeys    = 8  // an owner asks for a new key; else it is a retry under the same key
+	readerOfChanges = 9  // an undo is asked first whether someone else has changed something
+	readerOfHeld    = 11 // a condition is held after the commit; an effect is reported
+	readerOfStaged  = 15 // an act is made once its plan has committed, and not by its caller
+	readerOfMoved   = 16 // a deadline is moved
+	readerOfAdopted = 17 // a plan is handed to another agent
+)
 
-// readerOfChanges is the first reader that knows of undos that are asked first whether someone
-// else has changed something.
-const readerOfChanges = 9
-
-// readerOfPages is the first reader that knows of pages about verdicts, and of open plans that go
-// on asking.
-const readerOfPages = 10
-
-// readerOfHeld is the first reader that knows of conditions which are held after the commit, of
-// effects that others than the agent report, and of holders under which an irreversible last act
-// does not stop an unwind.
-const readerOfHeld = 11
-
-// readerOfLeftOut is the first reader that knows of holders under which the undo of a part of a
-// committed plan leaves out the rest, whatever becomes known of that.
-const readerOfLeftOut = 12
-
-// readerOfSeen is the first reader that knows of holders under which what is said of a forward adds
-// nothing to an effect that is undone by the name under which a probe has seen it.
-const readerOfSeen = 13
-
-// readerOfThere is the first reader that knows of holders under which an effect that someone has
-// found is there, though its agent says that the forward has failed, and of conditions which read
-// when an agent last wrote.
-const readerOfThere = 14
-
-// readerOfStaged is the first reader that knows of acts which are made once their plan has
-// committed, and not by their caller.
-const readerOfStaged = 15
-
-// readerOfMoved is the first reader that knows of deadlines which are moved, and of holders under
-// which what a commit has found more than once is its owner's, whatever its agent says of it.
-const readerOfMoved = 16
-
-// readerOfAdopted is the first reader that knows of plans which are handed to another agent, of
-// conditions about the facts whose keys begin with a prefix, and of holders under which a commit
-// counts what an operator has had a plan go back to.
-const readerOfAdopted = 17
-
-// readerOfOthers is the first reader that knows of expressions about other actions than their own,
-// and of holders under which the token of a plan ends when the plan is handed to another agent.
-const readerOfOthers = 18
-
-// readerOfGivenUp is the first reader that knows of holders under which a committed child plan
-// takes up no condition again.
-const readerOfGivenUp = 19
-
-// readerOfDoubted is the first reader that knows of holders under which a doubt about a forward is
-// believed after its failure.
-const readerOfDoubted = 20
-
-// readerOfOwnerFirst is the first reader that knows of holders under which nothing goes ahead of
-// an owner's look at what may have been undone twice.
-const readerOfOwnerFirst = 21
-
-// readerOfWhole is the first reader that knows of holders under which a verdict in a committed
-// child undoes the plan that this is a part of, whatever of it was undone.
-const readerOfWhole = 22
-
-// readerOfAllFound is the first reader that knows of holders under which a report of further
-// effects has undone what a commit has found as well.
-const readerOfAllFound = 23
+// readersOfTerms are the first readers that know of the rules of a holder, by the version of its
+// fold from which on it has them; the newest first.
+var readersOfTerms = []struct {
+	since  uint32
+	reader uint64
+}{
+	{AllFoundSince, 23}, {WholeSince, 22}, {OwnerFirstSince, 21},
+	{DoubtedSince, 20}, {GivenUpSince, 19}, {OthersSince, 18}, {AdoptedSince, 17}, {MovedSince, 16},
+	{StagedSince, 15}, {ThereSince, 14}, {SeenSince, 13}, {LeftOutSince, 12}, {AfterCommitSince, 11},
+	{AskedOnSince, 10}, {AskedSince, 9}, {CopiesSince, 8}, {TextsSince, 7}, {FollowsSince, 6},
+	{BoundedSince, 5}, {ScopedSince, 4},
+}
 
 // readerOf is the version of the reader that a commit needs.
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
-		switch {
-		case r.GetTermStarted().GetFoldVersion() >= AllFoundSince:
-			version = max(version, readerOfAllFound)
-		case r.GetTermStarted().GetFoldVersion() >= WholeSince:
-			version = max(version, readerOfWhole)
-		case r.GetTermStarted().GetFoldVersion() >= OwnerFirstSince:
-			version = max(version, readerOfOwnerFirst)
-		case r.GetTermStarted().GetFoldVersion() >= DoubtedSince:
-			version = max(version, readerOfDoubted)
-		case r.GetTermStarted().GetFoldVersion() >= GivenUpSince:
-			version = max(version, readerOfGivenUp)
-		case r.GetTermStarted().GetFoldVersion() >= OthersSince:
-			version = max(version, readerOfOthers)
-		case r.GetTermStarted().GetFoldVersion() >= AdoptedSince, r.GetPlanAdopted() != nil:
-			version = max(version, readerOfAdopted)
-		case r.GetTermStarted().GetFoldVersion() >= MovedSince, r.GetDeadlineMoved() != nil:
-			version = max(version, readerOfMoved)
-		case r.GetTermStarted().GetFoldVersion() >= StagedSince, isStaged(r):
-			version = max(version, readerOfStaged)
-		case r.GetTermStarted().GetFoldVersion() >= ThereSince:
-			version = max(version, readerOfThere)
-		case r.GetTermStarted().GetFoldVersion() >= SeenSince:
-			version = max(version, readerOfSeen)
-		case r.GetTermStarted().GetFoldVersion() >= LeftOutSince:
-			version = max(version, readerOfLeftOut)
-		case r.GetTermStarted().GetFoldVersion() >= AfterCommitSince, holdsAfter(r),
-			r.GetEffectReported() != nil:
-			version = max(version, readerOfHeld)
-		case r.GetTermStarted().GetFoldVersion() >= AskedOnSince:
-			version = max(version, readerOfPages)
-		case r.GetTermStarted().GetFoldVersion() >= AskedSince, saysUnchanged(r):
-			version = max(version, readerOfChanges)
-		case r.GetTermStarted().GetFoldVersion() >= CopiesSince, r.GetRetryRequested().GetNewKey(),
-			r.GetTenantChanged().GetRequireNames():
-			version = max(version, readerOfKeys)
-		case r.GetTermStarted().GetFoldVersion() >= TextsSince:
-			version = max(version, 7)
-		case r.GetTermStarted().GetFoldVersion() >= FollowsSince:
-			version = max(version, 6)
-		case r.GetTermStarted().GetFoldVersion() >= BoundedSince:
-			version = max(version, 5)
-		case isScoped(r):
-			version = max(version, 4)
-		case r.GetTermStarted().GetTenant() != nil, r.GetTenantChanged() != nil:
-			version = max(version, 3)
-		case r.GetCompensationDispatched().GetBehind() != nil:
-			version = max(version, 2)
-		}
+		version = max(version, readerOfTerm(r.GetTermStarted().GetFoldVersion()), readerOfRecord(r))
 	}
 	return version
 }
 
+// readerOfTerm is the first reader that knows of the rules of a holder with this version of the
+// fold.
+func readerOfTerm(fold uint32) uint64 {
+	for _, known := range readersOfTerms {
+		if fold >= known.since {
+			return known.reader
+		}
+	}
+	return 1
+}
+
+// readerOfRecord is the first reader that knows of what a record says.
+func readerOfRecord(r *pb.Record) uint64 {
+	switch {
+	case r.GetPlanAdopted() != nil:
+		return readerOfAdopted
+	case r.GetDeadlineMoved() != nil:
+		return readerOfMoved
+	case isStaged(r):
+		return readerOfStaged
+	case holdsAfter(r), r.GetEffectReported() != nil:
+		return readerOfHeld
+	case saysUnchanged(r):
+		return readerOfChanges
+	case r.GetRetryRequested().GetNewKey(), r.GetTenantChanged().GetRequireNames():
+		return readerOfKeys
+	case isScoped(r):
+		return 4
+	case r.GetTermStarted().GetTenant() != nil, r.GetTenantChanged() != nil:
+		return 3
+	case r.GetCompensationDispatched().GetBehind() != nil:
+		return 2
+	default:
+		return 1
+	}
+}
+
 // isScoped reports whether a record says what is undone, where earlier readers know of whole
-// plans only, or changes what is meant where nothing is said.
+// plans only.
 func isScoped(r *pb.Record) bool {
 	switch k := r.Kind.(type) {
 	case *pb.Record_PlanOpened:
@@ -213,8 +159,6 @@ func isScoped(r *pb.Record) bool {
 		return k.UnwindStarted.FromAction != ""
 	case *pb.Record_PlanRewound:
 		return k.PlanRewound.FromAction != ""
-	case *pb.Record_TermStarted:
-		return k.TermStarted.FoldVersion >= ScopedSince
 	default:
 		return false
 	}
