@@ -54,6 +54,9 @@ func givenUp(p *plan) bool {
 	return keeps(p.row) && p.s.meta.HolderFold >= ledger.GivenUpSince
 }
 
+// anytime reports whether effects are reported of what is committed, or was resolved, too.
+func anytime(s *State) bool { return s.meta.HolderFold >= ledger.AnytimeSince }
+
 // armed reports whether the leases of a plan are held.
 func armed(r *rowspb.PlanRow) bool { return stops(r) || keeps(r) }
 

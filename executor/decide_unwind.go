@@ -271,6 +271,11 @@ const dispatchMax = ledger.CommitSizeMax - 256
 // outstandingMax bounds the actions that a PlanEnded names.
 const outstandingMax = 256
 
+// begins reports whether nothing holds back the undo of an action but time.
+func begins(a *action) bool {
+	return a.row.Undo == rowspb.Undo_UNDO_READY || a.row.Undo == rowspb.Undo_UNDO_SETTLING
+}
+
 // outstanding reports whether an action is owed and not undone. What is held before a
 // savepoint is not.
 func outstanding(a *action) bool {

@@ -389,9 +389,7 @@ func (s *fold) effectReported(p *plan, k *pb.EffectReported) Result {
 		s.about(a).tellPresence(presenceName(pb.Presence_PRESENCE_PRESENT), k.Reason)
 	}
 	if len(extra) > 0 {
-		p.reopen()
-		s.about(a).foundDuplicates(extrasAfter(a, extra))
-		p.touch()
+		s.about(a).reportedExtras(extra)
 	}
 	return effective
 }
@@ -433,7 +431,7 @@ func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
 		return "action " + id + " was not asked to be undone: it is committed, and keeps what is there"
 	case p.row.UndoneAs != "":
 		return "plan " + p.id + " is committed: report of plan " + p.row.UndoneAs + ", which undoes it"
-	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row):
+	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row) && !anytime(p.s):
 		return "plan " + p.id + " is committed: nothing of it is owed, and it keeps what is there"
 	case a.asksForCommit() && a.row.Undo != rowspb.Undo_UNDO_HELD && len(a.row.Duplicates) > 0:
 		return "action " + id + " waits for its owner: it is there more than once"

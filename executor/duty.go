@@ -45,8 +45,7 @@ func (a *action) origin() *action {
 }
 
 // duty adds one. at is the record that gave rise to it.
-func (origin *action) duty(at *pb.Address, row *rowspb.ActionRow,
-	output []byte) *action {
+func (origin *action) duty(at *pb.Address, row *rowspb.ActionRow, output []byte) *action {
 	s := origin.plan.s
 	origin = origin.origin()
 	origin.row.Duties++
@@ -84,8 +83,6 @@ func (s about) foundDuplicates(refs []string) {
 	a.watch()
 }
 
-func isDuplicate(l *rowspb.LeaseRow) bool { return l.Name == leaseDuplicate }
-
 // duplicateFired owes the extra effects that a probe found (S98).
 func (s *fold) duplicateFired(p *plan) Result {
 	a := s.byName(p.id, s.e.Record.Action)
@@ -115,12 +112,7 @@ func (s about) duplicate(ref string) {
 	a := s.a
 	a.plan.reopen()
 	d := s.extra(ref)
-	switch a.plan.row.Phase {
-	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
-		s.about(d).rewindDuty(noteExtra)
-		return
-	case rowspb.Phase_PHASE_COMMITTED:
-		s.about(d).committedDuty(noteKept)
+	if s.about(d).waitsForUnwind(noteExtra, noteKept) {
 		return
 	}
 	d.joinUnwind()
@@ -132,12 +124,12 @@ func (s about) duplicate(ref string) {
 	}
 }
 
-// Why an extra effect that was found while its plan was open is undone, and what becomes of one of
-// a committed plan.
+// Why an extra effect is undone that was found while its plan was open, and what becomes of others.
 const (
 	noteExtra = "its effect is there more than once: the extra one is undone"
 	noteKept  = "its effect is there more than once: the extra one is still there, as its plan " +
 		"is committed, and is undone with it if that is"
+	noteShut = "; its undo window has closed: undo it by hand"
 )
 
 // unnamed says why the undo of an extra effect would not know which one it is about, or "".
@@ -145,7 +137,8 @@ func (a *action) unnamed() string {
 	if s := a.plan.s; s.NamesEffect(a.fixed.Compensation, s.meta.HolderFold) {
 		return ""
 	}
-	return "the probe found an extra effect " + a.row.ExternalRef +
+	found := map[bool]string{false: "the probe found", true: "there is"}[anytime(a.plan.s)]
+	return found + " an extra effect " + a.row.ExternalRef +
 		", and no argument of its compensation reads meta.external_ref"
 }
 
@@ -253,19 +246,11 @@ func (s about) tellDoubted() {
 	}
 }
 
-// noteOwed follows why a settled action has a duty.
-const noteOwed = "; that is owed as "
-
-// letStand reports whether an owner's answer reckons with an effect that is still there.
-func letStand(r *pb.Resolved) bool {
-	return r.GetOutcome() == pb.Resolution_RESOLUTION_LOST ||
-		r.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
-}
-
 // Why something is owed once more.
 const (
 	noteLate    = "its forward completed after it was undone or skipped: the effect may stand"
 	noteDoubted = "its forward was given up after it was undone or skipped: the effect may still come"
+	noteOwed    = "; that is owed as " // and the duty of a settled action
 )
 
 // asksWhenLate reports whether the contract gives an effect that came late to its
@@ -314,8 +299,7 @@ func otherThanSeen(a *action, r *pb.Record) bool {
 
 // owedAnew adds the duty for what became known of a forward too late, and lets its plan
 // deal with it.
-func (s about) owedAnew(row *rowspb.ActionRow,
-	why string) *action {
+func (s about) owedAnew(row *rowspb.ActionRow, why string) *action {
 	p, a := s.a.plan, s.a
 	p.reopen()
 	row.ClosesNs = a.row.ClosesNs
@@ -327,13 +311,7 @@ func (s about) owedAnew(row *rowspb.ActionRow,
 	if settled(a.row.Undo) {
 		a.row.Note = why + noteOwed + d.fixed.Id
 	}
-	switch p.row.Phase {
-	// what it did was rewound: rewind this too
-	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
-		s.about(d).rewindDuty(why)
-		return d
-	case rowspb.Phase_PHASE_COMMITTED:
-		s.about(d).committedDuty(why)
+	if s.about(d).waitsForUnwind(why, why) {
 		return d
 	}
 	d.joinUnwind()
@@ -345,23 +323,30 @@ func (s about) owedAnew(row *rowspb.ActionRow,
 	return d
 }
 
-// begins reports whether nothing holds back the undo of an action but time.
-func begins(a *action) bool {
-	return a.row.Undo == rowspb.Undo_UNDO_READY || a.row.Undo == rowspb.Undo_UNDO_SETTLING
-}
-
-// committedDuty keeps a duty of a plan that was committed after its action was rewound
-// with the rest of that plan: held for its root, or given up. Its owner is told, and
-// may have the plan undone.
-func (s about) committedDuty(why string) {
+// waitsForUnwind reports whether a duty is of a plan that is not being undone. An open one undoes
+// it: what it did was rewound, and this is, too. Of a committed one it is kept, held for its root,
+// or given up. Its owner is told why, and may have the plan undone.
+func (s about) waitsForUnwind(rewound, kept string) bool {
 	p, d := s.a.plan, s.a
+	switch p.row.Phase {
+	case rowspb.Phase_PHASE_OPEN, rowspb.Phase_PHASE_COMMITTING:
+		s.rewindDuty(rewound)
+		return true
+	case rowspb.Phase_PHASE_COMMITTED:
+	default:
+		return false
+	}
 	if !keeps(p.row) {
 		s.meta.Held--
 	}
+	if anytime(s.State) && d.windowClosed() {
+		kept += noteShut
+	}
 	d.knownSince()
 	if p.row.UndoneAs == "" { // else the plan that undoes it has this duty too
-		p.page(d, api.PageQuarantined, why, s.e.Address)
+		p.page(d, api.PageQuarantined, kept, s.e.Address)
 	}
+	return true
 }
 
 // failedLate handles a forward that is known to have failed while its undo waits
@@ -375,10 +360,24 @@ func (a *action) failedLate() {
 	}
 }
 
-// What operators report of an effect that is there more than once.
-
 // extrasMax bounds the duties of an action that a report may add to.
 const extrasMax = 256
+
+// reportedExtras owes the extra effects of a report: once the lease that answers for them fires,
+// or, of what is committed, which holds none, at once.
+func (s about) reportedExtras(more []string) {
+	p := s.a.plan
+	p.reopen()
+	switch p.row.Phase {
+	case rowspb.Phase_PHASE_COMMITTING, rowspb.Phase_PHASE_COMMITTED:
+		for _, ref := range more {
+			s.duplicate(ref)
+		}
+	default:
+		s.foundDuplicates(extrasAfter(s.a, more))
+	}
+	p.touch()
+}
 
 // cannotOwe says why the extra effects of a report, of which more are new, cannot be owed, or "".
 func cannotOwe(a *action, k *pb.EffectReported, more []string) string {
@@ -386,7 +385,8 @@ func cannotOwe(a *action, k *pb.EffectReported, more []string) string {
 	switch phase := p.row.Phase; {
 	case len(k.Duplicates) == 0:
 		return ""
-	case p.committing(), phase == rowspb.Phase_PHASE_COMMITTED, phase == rowspb.Phase_PHASE_RESOLVED:
+	case !anytime(p.s) && (phase == rowspb.Phase_PHASE_COMMITTING ||
+		phase == rowspb.Phase_PHASE_COMMITTED || phase == rowspb.Phase_PHASE_RESOLVED):
 		return "effect_reported.duplicates: plan " + p.id + " is " + stateName(p.row) +
 			", and neither open nor undone"
 	case k.ExternalRef == "" && a.name() == "" &&

@@ -91,7 +91,6 @@ func TestAnExtraEffectThatIsReportedIsUndone(t *testing.T) {
 	if got := s.outcome(); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	s.play("commit turn !effect:b=,x10")
 	s.wantRefolded()
 }
 
@@ -302,22 +301,6 @@ func TestAnOwnWordEndsTheWaitOfItsCommit(t *testing.T) {
 	s.wantRefolded()
 }
 
-// TestAnExtraEffectOfACommittedPlanStands, and its owner's page says so.
-func TestAnExtraEffectOfACommittedPlanStands(t *testing.T) {
-	s := newSchedule(t)
-	names := s.names()
-	s.play("open q/open^ q/a:probe q/effect:a=x7 q/commit turn q/own:a=x8 turn")
-	said := slices.ContainsFunc(s.state.Pages(), func(p Page) bool { return strings.Contains(p.Reason, "is still there") })
-	if len(*names) > 0 || !said {
-		t.Errorf("undone are %q; pages %+v", *names, s.state.Pages())
-	}
-	s.play("fail turn")
-	if got := strings.Join(*names, " "); got != "x7 x8" {
-		t.Errorf("undone with its plan are %q", got)
-	}
-	s.wantRefolded()
-}
-
 // TestWhatAForwardReturnedIsOfItsOwnEffect: an undo never reads what another effect has returned.
 func TestWhatAForwardReturnedIsOfItsOwnEffect(t *testing.T) {
 	for _, c := range []struct{ ref, output, want string }{
@@ -360,8 +343,6 @@ func TestWhatCannotBeReported(t *testing.T) {
 		{"open a:sealed", "a", "x", "are sealed"},
 		{"open a q/open^a", "plan:q", "x", "is not an action id"},
 		{"open a:probe a? a.probe=duplicate turn @1m turn", "a~1", "x", "report of action a"},
-		{"open a a+ commit turn", "a", "x", "is committed: nothing of it is owed"},
-		{"open:accept a:for=1h a? commit turn @2h", "a", "x", "is committed: nothing of it is owed"},
 		{"open:accept a:for=9h a? commit turn undo: turn", "a", "x", "report of plan p~1, which undoes it"},
 		{leavesOut + "b? commit turn undo:!a turn", "p~1/b", "x", "was not asked to be undone: it is committed"},
 		{leavesOut + "b? commit turn undo:!a turn", "b", "x", "was not asked to be undone: it is committed"},
@@ -373,8 +354,6 @@ func TestWhatCannotBeReported(t *testing.T) {
 		{"open a effect:a=x1", "a", "x9", `known as "x1"`},
 		{"open a", "a", ",x9", "want the name of the effect beside which"},
 		{"open a effect:a=", "a", ",x9", "want the name of the effect beside which"},
-		{"open a:askme a? fail turn resolve:a turn", "a", "x1,x9", "and neither open nor undone"},
-		{"open a b b? commit turn own:a=x1", "a", "x1,x9", "and neither open nor undone"},
 		{"open a:probe a? a.probe=duplicate commit turn", "a", "x1", "waits for its owner"},
 	} {
 		s := newSchedule(t)

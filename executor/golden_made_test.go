@@ -39,6 +39,17 @@ var madeLedgers = []struct {
 	{"attached", goldenOfTokens},
 	{"vetoed", goldenOfVerdicts},
 	{"found", goldenOfWhatCommitsFind},
+	{"anytime", goldenOfLateReports},
+}
+
+// goldenOfLateReports has effects reported of what is committed, waits to be, or was resolved.
+func goldenOfLateReports(t *testing.T) []ledger.Message {
+	s := newSchedule(t)
+	s.play("open a:probe+for=1h own:a=x1 b:for=1h+probe own:b=x2 commit turn effect:a=,x9 turn undo:!a~1 turn")
+	s.play("q/open q/a:probe q/own:a=x3 q/b q/b? q/commit turn q/effect:a=,x8 turn q/resolve:b turn")
+	s.play("r/open:accept r/a:for=1h r/a? r/commit turn r/effect:a=x4,x5 turn r/undo: turn")
+	s.play("u/open u/a:probe u/own:a=x6 u/b:askme u/b? u/fail turn u/resolve:b turn u/effect:a=,x7 turn")
+	return s.log
 }
 
 // goldenOfWhatCommitsFind has commits that find more than one effect of an action, of which more is

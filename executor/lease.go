@@ -149,6 +149,8 @@ func (a *action) watch() {
 	p.mark(a)
 }
 
+func isDuplicate(l *rowspb.LeaseRow) bool { return l.Name == leaseDuplicate }
+
 // mark notes that a lease has changed.
 func (p *plan) mark(a *action) {
 	p.touch()

@@ -236,6 +236,12 @@ func atOwner(a *action) bool {
 	return a.row.Undo == rowspb.Undo_UNDO_QUARANTINED || a.row.Undo == rowspb.Undo_UNDO_RESOLVED
 }
 
+// letStand reports whether an owner's answer reckons with an effect that is still there.
+func letStand(r *pb.Resolved) bool {
+	return r.GetOutcome() == pb.Resolution_RESOLUTION_LOST ||
+		r.GetOutcome() == pb.Resolution_RESOLUTION_ACCEPTED
+}
+
 // late reports whether a word that an attempt is done would come after the action's
 // quarantine or its owner's answer. An undo in working memory is a record: none is late.
 // So does one under an earlier key than that of the undo which counts.

@@ -30,7 +30,7 @@ import (
 
 // FoldVersion names the rules of this fold. It changes when the same records
 // would give another state.
-const FoldVersion = 31
+const FoldVersion = 32
 
 // cachedRowsMax bounds the decoded plans and actions that are kept between flushes, and
 // cachedLargeMax the bytes of those of more than largeRow; the rest is read from the KV

@@ -369,7 +369,8 @@ func (s about) extra(ref string) *action {
 	a := s.a
 	return a.duty(s.e.Address, &rowspb.ActionRow{
 		Outcome: rowspb.Outcome_OUTCOME_IN_DOUBT, Presence: pb.Presence_PRESENCE_PRESENT,
-		ExternalRef: ref, ClosesNs: a.row.ClosesNs, Approved: a.row.Approved, Extra: armed(a.plan.row),
+		ExternalRef: ref, ClosesNs: a.row.ClosesNs, Approved: a.row.Approved, Extra: armed(a.plan.row) ||
+			a.plan.row.Phase == rowspb.Phase_PHASE_COMMITTED && anytime(s.State),
 	}, nil)
 }
 

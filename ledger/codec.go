@@ -90,7 +90,7 @@ var readersOfTerms = []struct {
 	since  uint32
 	reader uint64
 }{
-	{AllFoundSince, 23}, {WholeSince, 22}, {OwnerFirstSince, 21},
+	{AnytimeSince, 24}, {AllFoundSince, 23}, {WholeSince, 22}, {OwnerFirstSince, 21},
 	{DoubtedSince, 20}, {GivenUpSince, 19}, {OthersSince, 18}, {AdoptedSince, 17}, {MovedSince, 16},
 	{StagedSince, 15}, {ThereSince, 14}, {SeenSince, 13}, {LeftOutSince, 12}, {AfterCommitSince, 11},
 	{AskedOnSince, 10}, {AskedSince, 9}, {CopiesSince, 8}, {TextsSince, 7}, {FollowsSince, 6},

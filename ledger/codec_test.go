@@ -273,7 +273,7 @@ func TestATermNeedsAReaderThatKnowsTheRulesOfItsHolder(t *testing.T) {
 		ledger.AfterCommitSince: 11, ledger.LeftOutSince: 12, ledger.SeenSince: 13, ledger.ThereSince: 14,
 		ledger.StagedSince: 15, ledger.SurplusSince: 16, ledger.AdoptedSince: 17, ledger.OthersSince: 18,
 		ledger.GivenUpSince: 19, ledger.DoubtedSince: 20, ledger.OwnerFirstSince: 21, ledger.WholeSince: 22,
-		ledger.AllFoundSince: ledger.ReaderVersion,
+		ledger.AllFoundSince: 23, ledger.AnytimeSince: ledger.ReaderVersion,
 	} {
 		for _, fold := range []uint32{since - 1, since} {
 			term := &pb.Record{Term: 1,

@@ -122,6 +122,7 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 		}
 	case *pb.Record_EffectReported:
 		c.w.provider.told(k.EffectReported)
+		s.toldLate(c, r.Plan, k.EffectReported)
 	case *pb.Record_ProbeAnswered:
 		s.foundOpenly(c, r, k.ProbeAnswered)
 	case *pb.Record_CompensationSucceeded:
@@ -165,6 +166,14 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 			c.w.options.Seen.commit("accepts")
 		}
 		delete(c.waiting, r.Plan)
+	}
+}
+
+// toldLate notes extra effects that are reported of what is committed.
+func (s *auditor) toldLate(c *checker, plan string, k *pb.EffectReported) {
+	p, _ := s.ledger.Plan(plan)
+	if len(k.Duplicates) > 0 && p.State == ledger.StateCommitted {
+		c.w.options.Seen.commit("extra though committed")
 	}
 }
 

@@ -36,6 +36,7 @@ type effect struct {
 	byOwner bool   // its owner removed it by other means
 	renamed bool   // an operator has called another one the effect of the action
 	unseen  bool   // and has not seen this one
+	told    bool   // an operator's report of it counts
 	version int    // 1 as its forward has left it; each write of someone else makes it one more
 }
 
@@ -138,16 +139,26 @@ func (p *provider) shared(e *effect) {
 	}
 }
 
-// noticed lets an operator tell of an effect, now and then, whatever its agent knows of it: by the
-// name of the first that is there, or of another one, with the others or without. A second operator
-// says the same where the plan asks for that.
+// noticed lets an operator tell of an effect, now and then, whatever its agent knows of it, and
+// another one later, when its plan is over, perhaps.
 func (p *provider) noticed(e *effect) {
-	r := p.w.notices
-	if e.extra || !r.percent(8) {
+	if e.extra {
 		return
 	}
+	if p.w.notices.percent(8) {
+		p.notice(p.w.notices, e, millisecond, 60*second)
+	}
+	if p.w.hindsight.percent(8) {
+		p.notice(p.w.hindsight, e, 30*second, 20*minute)
+	}
+}
+
+// notice lets an operator tell of an effect between two times from now: by the name of the first
+// that is there, or of another one, with the others or without. A second operator says the same
+// where the plan asks for that.
+func (p *provider) notice(r *random, e *effect, from, to int64) {
 	silent, turned, pause := r.percent(20), r.percent(40), r.between(millisecond, 5*second)
-	p.w.after(r.between(millisecond, 60*second), func() {
+	p.w.after(r.between(from, to), func() {
 		if !e.stands || p.w.healed {
 			return
 		}
@@ -180,7 +191,7 @@ func (p *provider) noticed(e *effect) {
 func (p *provider) told(k *pb.EffectReported) {
 	for _, ref := range append([]string{k.ExternalRef}, k.Duplicates...) {
 		if e := p.byRef[ref]; e != nil && !e.action.plan.opened.GetSecondApprover() {
-			e.unseen = false
+			e.unseen, e.told = false, true
 		}
 	}
 }

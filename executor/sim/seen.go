@@ -18,8 +18,9 @@ type Seen struct {
 	Points  map[string]int // places at which hosts and workers died
 	// of roots, with actions in doubt: waits, settled, accepts; lost: outputs that were not kept;
 	// of actions in doubt of open plans: asked while open, what was found, asked again by an end;
-	// failures of what was found; part: unwinds from one action on; goes on: plans that are open
-	// again after one; undone for a condition: committed ones
+	// failures of what was found; extra effects reported of what is committed; part: unwinds from
+	// one action on; goes on: plans that are open again after one; undone for a condition:
+	// committed ones
 	Commits map[string]int
 	// of commands that were recorded ahead: held, sent early, counted, called back
 	Runs map[string]int

@@ -223,7 +223,7 @@ func TestEverythingHappens(t *testing.T) {
 	some("commit", seen.Commits, "waits", "settled", "accepts", "lost", "completed though found too much")
 	some("doubt of an open plan", seen.Commits, "asked while open", "present while open", "absent while open",
 		"duplicate of an open plan", "unspecified while open", "asked again", "failed though found",
-		"in doubt though failed")
+		"in doubt though failed", "extra though committed")
 	some("commit", seen.Commits, "undone for a condition")
 	some("end", seen.Ends, "open", "committing", "committed", "compensated", "failed", "quarantined", "resolved")
 	some("death", seen.Points,

@@ -69,6 +69,7 @@ type world struct {
 	keys         *random             // of owners who ask for new keys
 	rekeyed      map[string]bool     // keys of forwards whose undo has got one
 	notices      *random             // of those who see effects and report them
+	hindsight    *random             // and of those who do so later
 	confessions  *random             // of agents who tell late of what happened twice; nil: none does
 	denials      *random             // of agents who take a silence for a failure; nil: there are none
 	others       *random             // of those who write to what forwards have made
@@ -170,7 +171,7 @@ func newWorld(o Options) *world {
 	w.forger, w.cuts = newRandom(o.Seed, streamForger), newRandom(o.Seed, streamCuts)
 	w.keys, w.rekeyed = newRandom(o.Seed, streamRun-3), map[string]bool{}
 	w.others, w.overwritten = newRandom(o.Seed, streamRun-4), map[string]bool{}
-	w.notices = newRandom(o.Seed, streamRun-5)
+	w.notices, w.hindsight = newRandom(o.Seed, streamRun-5), newRandom(o.Seed, streamRun-8)
 	if confessions := newRandom(o.Seed, streamRun-7); confessions.percent(25) {
 		w.confessions = confessions
 		w.settings.twice = newRandom(o.Seed, streamTwice-1).percent(40)

@@ -331,7 +331,8 @@ func oweExtraEffect(b *book, p *plan, a *action, at *pb.Address, ref string) {
 func extraOf(b *book, p *plan, a *action, at *pb.Address, ref string) *action {
 	return b.duty(p, a, at, &action{
 		outcome: inDoubt, presence: pb.Presence_PRESENCE_PRESENT, externalRef: ref,
-		approved: a.approved, extra: p.holdsLeases(),
+		approved: a.approved,
+		extra:    p.holdsLeases() || p.phase == ledger.StateCommitted && anytime(b),
 	})
 }
 

@@ -222,10 +222,10 @@ var effectClauses = []clause{openedPlan, registeredAction,
 			return unless(len(c.Record.Payload.GetOutput()) == 0 || !c.a.compensation.GetSealed(),
 				"the output of action %s is sealed", c.a.id)
 		}},
-	{"I15.effect", "An effect is reported while its plan holds its undo, or of what undoes it; not " +
-		"of what the undo of a part leaves out.",
+	{"I15.effect", "An effect of a plan that is undone is reported of what undoes it; not of what " +
+		"the undo of a part leaves out.",
 		func(c *claim) judgement {
-			committed := c.p.phase == ledger.StateCommitted && !c.p.holdsLeases()
+			committed := c.p.phase == ledger.StateCommitted && !c.p.holdsLeases() && !anytime(c.b)
 			return unless(c.p.undoneAs == "" && !committed && !staysOut(c.b, c.p, c.a),
 				"plan %s is %s, or leaves action %s out", c.p.id, c.p.status(), c.a.id)
 		}},
@@ -245,8 +245,8 @@ var effectClauses = []clause{openedPlan, registeredAction,
 			return unless(ref == "" || !owed && (open || c.p.knowsEffect(a, ref)),
 				"the effect of action %s is known as %q, or %q is owed", a.id, a.nameOf(), ref)
 		}},
-	{"I15.extra", "Extra effects are reported, with the name of the effect that they come beside, " +
-		"of a plan that is open or undone, and at most 256 of an action.", mayOweExtras},
+	{"I15.extra", "Extra effects are reported with the name of the effect that they come beside, " +
+		"and at most 256 of an action.", mayOweExtras},
 	{"I5.output", "What a forward has returned is reported once, before its undo is sent.",
 		func(c *claim) judgement {
 			output, a := c.Record.Payload.GetOutput(), c.a
@@ -266,7 +266,7 @@ const extrasMax = 256
 func mayOweExtras(c *claim) judgement {
 	k, more := c.Record.GetEffectReported(), c.newExtras()
 	open := c.p.phase != ledger.StateCommitted && c.p.phase != ledger.StateCommitting &&
-		c.p.phase != ledger.StateResolved
+		c.p.phase != ledger.StateResolved || anytime(c.b)
 	own := c.a.outcome == completed && !c.a.told
 	named := k.ExternalRef != "" || c.a.nameOf() != "" || own
 	fits := len(more) == 0 || int(c.a.duties)+len(c.extrasAfter(more)) <= extrasMax
@@ -324,9 +324,18 @@ func noteEffect(b *book, c *claim) {
 	}
 	if len(extra) > 0 {
 		b.goOn(p)
+		if p.phase == ledger.StateCommitted || p.phase == ledger.StateCommitting {
+			for _, ref := range extra {
+				oweExtraEffect(b, p, a, c.Address, ref)
+			}
+			return
+		}
 		b.noteExtraRefs(p, a, c.extrasAfter(extra))
 	}
 }
+
+// anytime: effects are reported of what is committed, or was resolved, too.
+func anytime(b *book) bool { return b.rules >= ledger.AnytimeSince }
 
 // extrasAfter are the extra effects that are owed once more are reported: with them what a commit
 // has found.

@@ -34,9 +34,9 @@ follows from the action's completion: its undo is held, or it is owed if the pla
 being undone, or was. ACTION is its number in the plan or its id.
 
 With --duplicate, which may be given again, the effect is there more than once: each
-extra one is undone at once, alone. The inverse has to read meta.external_ref, and the
-effect itself needs a name, from its agent or with --ref. Of a resolved plan, and of a
-committed child of an open one, no extra effect can be reported.
+extra one is undone at once, alone; of a committed plan it is kept for its owner, who is
+paged and may undo it with 'plan unwind PLAN --action ACTION~1'. The inverse has to read
+meta.external_ref, and the effect itself needs a name, from its agent or with --ref.
 
 Where the plan asks for a second approver, another operator has to report the same.
 

@@ -1,0 +1,117 @@
+package executor_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/sagenbaum/sagenbaum/executor"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+)
+
+// Effects of a plan whose end has begun, or is over.
+
+// TestAnExtraEffectOfACommittedPlanStands, and its owner's page says so.
+func TestAnExtraEffectOfACommittedPlanStands(t *testing.T) {
+	s := newSchedule(t)
+	names := s.names()
+	s.play("open q/open^ q/a:probe q/effect:a=x7 q/commit turn q/own:a=x8 turn")
+	said := slices.ContainsFunc(s.state.Pages(), func(p Page) bool { return strings.Contains(p.Reason, "is still there") })
+	if len(*names) > 0 || !said {
+		t.Errorf("undone are %q; pages %+v", *names, s.state.Pages())
+	}
+	s.play("fail turn")
+	if got := strings.Join(*names, " "); got != "x7 x8" {
+		t.Errorf("undone with its plan are %q", got)
+	}
+	s.wantRefolded()
+}
+
+// TestAnExtraEffectIsReportedAtAnyTime: what is committed keeps it, and gives it up with what undoes
+// it, each effect once and by its name; what is open or was resolved has it undone.
+func TestAnExtraEffectIsReportedAtAnyTime(t *testing.T) {
+	const (
+		one = "open a:probe+for=1h own:a=x1 b:for=1h own:b=x2 commit turn effect:a=,x9 =effect:a=,x9 turn "
+		bad = "open a:for=1h own:a=x1 commit turn effect:a=,x9 turn " // nothing names the extra effect
+		kid = "open q/open^ q/a:probe q/own:a=x1 q/commit "
+		say = "q/effect:a=,x9 turn "
+	)
+	for _, c := range []struct{ script, plan, want string }{
+		{one, "p", "committed a=retired b=retired a~1=retired; "},
+		{one + "undo: turn", "p~1", "compensated a=compensated b=compensated a~1=compensated; a~1=x9 b=x2 a=x1"},
+		{one + "undo:!a~1 turn", "p~1", "compensated a=skipped b=skipped a~1=compensated; a~1=x9"},
+		{one + "effect:a=,x9,x8 turn undo:!a~1 turn", "p~1",
+			"compensated a=skipped b=skipped a~1=compensated a~2=compensated; a~2=x8 a~1=x9"},
+		{one + "undo: turn !effect:a=,x8 p~1/effect:a=,x8 turn", "p~1",
+			"compensated a=compensated b=compensated a~1=compensated a~2=compensated; a~1=x9 b=x2 a=x1 a~2=x8"},
+		{one + "undo:!a~1 turn !p~1/effect:a=,x8 turn", "p~1",
+			"compensated a=skipped b=skipped a~1=compensated; a~1=x9"},
+		{bad + "undo: turn", "p~1", "quarantined a=compensated a~1=quarantined; a=x1"},
+		{bad + "undo:!a~1 turn", "p~1", "quarantined a=skipped a~1=quarantined; "},
+		{"open:accept a:probe+for=1h a? commit turn effect:a=x1,x9 turn undo: turn", "p~1",
+			"compensated a=compensated a~1=compensated; a~1=x9 a=x1"},
+		{"open:accept a:probe+for=1h a? commit turn effect:a=x1 turn undo: turn", "p~1",
+			"compensated a=compensated; a=x1"},
+		{"open a:probe own:a=x1 b b? commit turn effect:a=,x9 turn", "p",
+			"committing a=held b=quarantined a~1=compensated; a~1=x9"},
+		{"open a:probe own:a=x1 b b? commit turn effect:a=,x9 turn resolve:b turn", "p",
+			"committed a=retired b=retired a~1=compensated; a~1=x9"},
+		{"open a:probe a? commit effect:a=x1,x9 turn", "p",
+			"committed a=retired a~1=compensated; a~1=x9"},
+		{kid + "turn " + say, "q", "committed a=held a~1=held; "},
+		{kid + "turn " + say + "commit turn", "q", "committed a=retired a~1=retired; "},
+		{kid + "turn " + say + "fail turn", "q", "compensated a=compensated a~1=compensated; a~1=x9 a=x1"},
+		{kid + "b b? commit turn " + say + "resolve:b turn", "q", "committed a=retired a~1=retired; "},
+		{kid + "b b? commit turn " + say + "stop turn", "q", "compensated a=compensated a~1=compensated; b= a~1=x9 a=x1"},
+		{kid + "commit turn " + say, "q", "committed a=retired a~1=retired; "},
+		{"open a:askme+probe a? fail turn resolve:a turn effect:a=x1,x9 turn", "p",
+			"quarantined a=resolved a~1=quarantined a~2=compensated; a~2=x9"},
+		{"open a:probe own:a=x1 b:askme b? fail turn resolve:b turn effect:a=,x9 turn", "p",
+			"resolved a=compensated b=resolved a~1=compensated; a=x1 a~1=x9"},
+	} {
+		s := newSchedule(t)
+		s.deciding = true
+		sent := s.seen("x7")
+		s.play(c.script)
+		if got := s.undos(c.plan) + "; " + strings.Join(*sent, " "); string(s.show(c.plan).State)+" "+got != c.want {
+			t.Errorf("%s\ngives %s %s\nwant  %s", c.script, s.show(c.plan).State, got, c.want)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestTheOwnerOfACommittedPlanHearsOfAnExtraEffect, and whether the plan can still be undone.
+func TestTheOwnerOfACommittedPlanHearsOfAnExtraEffect(t *testing.T) {
+	for script, want := range map[string]string{
+		"open a:probe+for=1h own:a=x1 commit turn effect:a=,x9":     "is undone with it if that is",
+		"open a:probe+for=1h own:a=x1 commit turn @2h effect:a=,x9": "its undo window has closed: undo it by hand",
+		"open a:probe own:a=x1 commit turn effect:a=,x9":            "its plan is committed",
+	} {
+		s := newSchedule(t)
+		s.play(script)
+		pages := s.state.Pages()
+		if len(pages) != 1 || pages[0].Action != "a~1" || !strings.Contains(pages[0].Reason, want) {
+			t.Errorf("%s: %+v, want %q", script, pages, want)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestUnderEarlierHoldersACommittedPlanTakesNoReport, and one that was resolved no extra effect.
+func TestUnderEarlierHoldersACommittedPlanTakesNoReport(t *testing.T) {
+	for script, reason := range map[string]string{
+		"open a own:a=x1 commit turn":              "is committed: nothing of it is owed",
+		"open:accept a:for=1h a? commit turn @2h":  "is committed: nothing of it is owed",
+		"open a b b? commit turn own:a=x1":         "is committing, and neither open nor undone",
+		"open a:askme a? fail turn resolve:a turn": "is resolved, and neither open nor undone",
+	} {
+		s := newSchedule(t)
+		s.underHolder(ledger.AnytimeSince - 1)
+		s.play(script)
+		if r := s.effect("ops", "a", "", "x9"); r.Verdict != Refused || !strings.Contains(r.Reason, reason) {
+			t.Errorf("%s: %+v, want %q", script, r, reason)
+		}
+		s.wantRefolded()
+	}
+}
