@@ -33,7 +33,7 @@ func TestS105StuckPlansAreListedAndOneIsDumpedInFull(t *testing.T) {
 		"next: sagenbaum doctor --plan p1")
 	dump := s.run(t, cli.ExitLook, "doctor --plan p1")
 	says(t, dump, "p1  to the sea  quarantined", "registered", "what happened", "its undo", "attempt 1", "answers",
-		"ACTION  UNDO BY", "found the effect present")
+		"ACTION  UNDO BY", "found present")
 	d := cmdtest.Decoded[doctorcmd.PlanDump](t, s.run(t, cli.ExitLook, "doctor --plan p1 -o json"))
 	if len(d.Plan.Actions) != 2 || len(d.Obligations) != 1 || d.Obligations[0].Action.Number != 2 ||
 		len(d.Undos) != 1 || len(d.Obligations[0].Answers) != 5 {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"encoding/hex"
 	"time"
 
@@ -17,8 +18,8 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 		Number: int(a.N), Action: a.Fixed.Id, Capability: f.GetCapability(),
 		Class: className(f.GetClass()), Staged: f.GetDeliver() != nil,
 		Asking: questionName(row.Asking), Presence: a.Presence(), Fidelity: c.GetFidelity(),
-		ClosesNs: row.ClosesNs,
-		Pivot:    f.GetPivot(), Approve: c.GetApprove(), Child: a.Fixed.Child, AliveNs: row.AliveUntilNs,
+		ExternalRef: cmp.Or(row.FoundRef, row.ExternalRef), ClosesNs: row.ClosesNs,
+		Pivot: f.GetPivot(), Approve: c.GetApprove(), Child: a.Fixed.Child, AliveNs: row.AliveUntilNs,
 		Contract: hex.EncodeToString(f.GetContractDigest()),
 		Outcome:  a.Outcome(), Undo: a.Undo(), Compensation: c.GetCapability(),
 		Handler: c.GetHandlerVersion(),

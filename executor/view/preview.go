@@ -160,6 +160,8 @@ func (r *Reader) stepOf(step api.PreviewStep, stage int, p *executor.Plan,
 	step.Capability, step.Class = f.GetCapability(), className(f.GetClass())
 	step.Fidelity = a.Fixed.Compensation.GetFidelity()
 	step.Outcome, step.ClosesNs = a.Outcome(), a.Row.ClosesNs
+	step.Found = a.Row.Presence == pb.Presence_PRESENCE_PRESENT ||
+		a.Row.Presence == pb.Presence_PRESENCE_DUPLICATE
 	return step
 }
 

@@ -149,7 +149,10 @@ type Action struct {
 
 	// Asking: effect, undo, verify, unchanged: the question under way or due.
 	Asking string `json:"asking,omitempty"`
-	// Presence: what the probe found: present, absent, duplicate.
+	// ExternalRef: what the provider calls its effect, as far as that is known.
+	ExternalRef string `json:"external_ref,omitempty"`
+	// Presence: what was found of its effect, by a probe or by someone who reported it: present,
+	// absent, duplicate.
 	Presence string `json:"presence,omitempty"`
 	Fidelity string `json:"fidelity,omitempty"`  // exact, semantic, lossy
 	ClosesNs int64  `json:"closes_ns,omitempty"` // end of its undo window

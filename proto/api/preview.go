@@ -74,7 +74,9 @@ type PreviewStep struct {
 	Class      string          `json:"class"`
 	Fidelity   string          `json:"fidelity,omitempty"`
 	Outcome    string          `json:"outcome"` // of the forward; unknown and in_doubt are open doubts
-	ClosesNs   int64           `json:"closes_ns,omitempty"`
+	// Found: someone has seen the effect, or a step before asks about it and is taken to see it.
+	Found    bool  `json:"found,omitempty"`
+	ClosesNs int64 `json:"closes_ns,omitempty"`
 	// Reason: of a skip or a quarantine; of a probe: what is assumed.
 	Reason string `json:"reason,omitempty"`
 	Owner  string `json:"owner,omitempty"` // quarantine: who decides

@@ -191,7 +191,7 @@ func stepNotes(step api.PreviewStep, probed bool) (notes []string) {
 }
 
 func doubtful(step api.PreviewStep) bool {
-	return step.Outcome == "unknown" || step.Outcome == "in_doubt"
+	return !step.Found && (step.Outcome == "unknown" || step.Outcome == "in_doubt")
 }
 
 // Touched are the actions that an unwind would do something for, in the order in which it does, a

@@ -37,6 +37,8 @@ func TestPreviewOfAPlanWithChildrenNamesThem(t *testing.T) {
 			{Stage: 1, Plan: "c1", Number: 2, Action: "2", Capability: "hotel.book", Step: StepCompensate,
 				Inverse: "hotel.cancel", Class: "compensable", Fidelity: "lossy", Outcome: "unknown",
 				ClosesNs: now.Add(26 * time.Hour).UnixNano()},
+			{Stage: 1, Plan: "p1", Number: 3, Action: "1~1", Capability: "hotel.book", Step: StepCompensate,
+				Inverse: "hotel.cancel", Class: "compensable", Fidelity: "lossy", Outcome: "in_doubt", Found: true},
 			{Stage: 2, Plan: "p1", Number: 1, Action: "1", Capability: "note.read", Step: StepSkip, Class: "effectless",
 				Outcome: "completed", Reason: "effectless: nothing to undo"},
 		}}
@@ -46,9 +48,10 @@ func TestPreviewOfAPlanWithChildrenNamesThem(t *testing.T) {
 STAGE  #     STEP        CAPABILITY                 CLASS        FIDELITY  VALID UNTIL
 1      c1/2  compensate  hotel.book → hotel.cancel  compensable  lossy     in 26h00m
                          in doubt: it may not have happened
+1      3     compensate  hotel.book → hotel.cancel  compensable  lossy     -
 2      1     skip        note.read                  effectless   -         -
                          effectless: nothing to undo
-would: 1 lossy, 1 skipped · 1 in doubt · ends compensated
+would: 2 lossy, 1 skipped · 1 in doubt · ends compensated
 `
 	if out.String() != want {
 		t.Errorf("the preview is\n%swant\n%s", out.String(), want)

@@ -245,7 +245,7 @@ func writeForward(w io.Writer, p cli.Pen, a api.Action, now time.Time) {
 	l.Line("outcome", "%s", render.OutcomeText(a))
 	l.Line("registered", "%s %s", cli.Moment(a.AtNs), a.Registered)
 	l.Line("reported", "%s", a.OutcomeAt)
-	l.Line("probe", "%s", render.PresenceText(a))
+	l.Line("effect", "%s", render.EffectText(a))
 	l.Line("class", "%s", render.ClassText(a))
 	l.Line("window", "%s", render.WindowText(a, now))
 	l.Line("verdict", "%s", a.Verdict)

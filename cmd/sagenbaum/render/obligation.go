@@ -186,16 +186,18 @@ func OutcomeText(a api.Action) string {
 	}
 }
 
-// PresenceText says what a probe found; empty where none looked.
-func PresenceText(a api.Action) string {
+// EffectText says what the provider calls an effect, and what was found of it; empty where neither
+// is known.
+func EffectText(a api.Action) string {
+	found := ""
 	switch a.Presence {
 	case "":
-		return ""
 	case "duplicate":
-		return "found the effect more than once"
+		found = "found more than once"
 	default:
-		return "found the effect " + a.Presence
+		found = "found " + a.Presence
 	}
+	return strings.Trim(a.ExternalRef+", "+found, ", ")
 }
 
 // ClassText is the class of an action's effect and what qualifies it.

@@ -103,7 +103,7 @@ func writeAction(w io.Writer, p cli.Pen, a api.Action, now time.Time) {
 	if a.Asking != "" {
 		l.Line("asking", "%s", askingText(a.Asking))
 	}
-	l.Line("probe", "%s", PresenceText(a))
+	l.Line("effect", "%s", EffectText(a))
 	if Alive(a, now) {
 		l.Line("alive", "an attempt may be at work until %s", cli.Moment(a.AliveNs))
 	}

@@ -349,9 +349,11 @@ func undoMarks(a api.Action, now time.Time) (marks []string) {
 		is   bool
 		text string
 	}{
-		{a.DutyOf != "", "owed once more: an effect of " + a.DutyOf},
-		{a.Presence == "duplicate", "the probe found it more than once"},
-		{a.Presence == "present" && a.Outcome != "completed", "the probe found it present"},
+		{a.DutyOf != "", "owed once more: " + strings.TrimPrefix(a.ExternalRef+", ", ", ") +
+			"an effect of " + a.DutyOf},
+		{a.Presence == "duplicate", "it was found more than once"},
+		{a.Presence == "present" && a.Outcome != "completed" && a.DutyOf == "",
+			"it was found to be there"},
 		{a.Proposal != "",
 			AnswerWord(answer) + " proposed by " + operator + ", waits for a second operator"},
 		{a.WaitsFor != "", "waits for " + a.WaitsFor},

@@ -35,7 +35,7 @@ func TestTheTreeShowsEverythingOnceAndInOrder(t *testing.T) {
 			{Number: 5, Action: "5", Capability: "room.book", Class: "compensable", Outcome: "in_doubt",
 				Presence: "duplicate", Undo: "compensated", SettledNs: at(-time.Minute), After: []int{2}},
 			{Number: 6, Action: "5~1", Capability: "room.book", Class: "compensable", Outcome: "in_doubt",
-				Presence: "present", Undo: "owed", DutyOf: "5", After: []int{5}},
+				Presence: "present", Undo: "owed", DutyOf: "5", ExternalRef: "bk_9", After: []int{5}},
 			{Number: 7, Action: "7", Capability: "card.charge", Class: "compensable", Outcome: "completed",
 				Undo: "held", ClosesNs: at(-time.Hour), Approve: true, After: []int{6}},
 		},
@@ -53,8 +53,8 @@ func TestTheTreeShowsEverythingOnceAndInOrder(t *testing.T) {
 ├─ 4 mail.send    completed  ── quarantined: irreversible: mail.send has no inverse
 │     done proposed by ana, waits for a second operator
 │     irreversible
-├─ 5 room.book    in doubt   ── compensated 11:59:00Z (the probe found it more than once) (after 2)
-├─ 6 room.book    in doubt   ── owed (owed once more: an effect of 5) (the probe found it present)
+├─ 5 room.book    in doubt   ── compensated 11:59:00Z (it was found more than once) (after 2)
+├─ 6 room.book    in doubt   ── owed (owed once more: bk_9, an effect of 5)
 └─ 7 card.charge  completed  ── held, window closed 1h00m ago (asks for the owner's word)
    savepoint last
 held 5 · compensated 0 · skipped 0 · quarantined 0 · owner travel · answers take a second operator · goes on around a quarantine

@@ -118,6 +118,8 @@ func (b Obligation) happened(p *Page) component {
 			out.markup("</dd>")
 			pair("class", b.class())(out)
 			out.markup(" ")
+			pair("effect", b.Action.ExternalRef)(out)
+			out.markup(" ")
 			pair("the world", prefixed("found ", b.Action.Presence))(out)
 			out.markup(" ")
 			if b.Action.ClosesNs != 0 {

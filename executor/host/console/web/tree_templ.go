@@ -218,6 +218,7 @@ func (r Row) details(p *Page) component {
 			}
 			out.markup("</dd>")
 		}
+		pair("effect", r.ExternalRef)(out)
 		pair("the world", prefixed("found ", r.Presence))(out)
 		if r.Dispatched != "" {
 			out.markup("<dt>dispatched</dt><dd>")
