@@ -74,7 +74,7 @@ func (d *decider) attempted(p *plan, a *action, in Answer) bool {
 	timing := timingOf(in)
 	done, final, note := reply.Status == api.StatusDone, reply.Status == api.StatusStop, ""
 	changed := reply.Status == api.StatusChanged
-	if missing := final && reply.Code == api.CodeBlob; !done && !changed && !missing {
+	if !done && !changed && reply.Code != api.CodeBlob {
 		done, final, note = d.meaning(p, a, reply, final)
 	}
 	if done {

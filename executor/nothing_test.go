@@ -100,3 +100,24 @@ func TestAFailureThatSaysNothingIsTriedAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestAnUndoThatHadNoBlobIsNotDone, whatever its contract says of that.
+func TestAnUndoThatHadNoBlobIsNotDone(t *testing.T) {
+	for status, attempts := range map[string]int{api.StatusStop: 1, api.StatusFailed: 2} {
+		s := newSchedule(t)
+		s.must(s.agent("p", opened(0)))
+		s.must(s.agent("p", pair("a", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			c.Attempts, c.Done = 2, `error.code in ["gone", "blob_missing"]`
+		})...))
+		s.must(s.agent("p", completed("a")))
+		sent := 0
+		s.worker = func(Command) *api.Reply {
+			sent++
+			return &api.Reply{Status: status, Code: api.CodeBlob}
+		}
+		s.play("fail turn @1m turn @2m turn")
+		if got := s.show("p"); got.State != "quarantined" || sent != attempts {
+			t.Errorf("%s: %s after %d attempts: %+v", status, got.State, sent, got.Actions[0])
+		}
+	}
+}

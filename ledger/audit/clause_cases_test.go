@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -497,6 +498,9 @@ var clauseCases = []struct {
 		s.a.compensation = &pb.CompensationRegistered{Actuator: ledger.ActuatorMemory}
 	}},
 	{"I18.dispatched", succeeds, func(s *scene) { s.a.dispatched = nil }},
+	{"I18.blob", succeeds, func(s *scene) {
+		s.record.GetCompensationSucceeded().Code, s.l.book.rules = api.CodeBlob, ledger.AnytimeSince
+	}},
 	{"I22.once", succeeds, func(s *scene) { s.a.successes = 1 }},
 	{"I18.failure", fails, func(s *scene) { s.a.undo = waiting }},
 	{"I18.said", fails, func(s *scene) { s.a.reported = &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE} }},

@@ -183,8 +183,7 @@ var dispatchContent = append([]clause{
 			if k.TimeoutNs != callTimeout(a.compensation) ||
 				k.WorkerVersion != a.compensation.GetWorkerVersion() {
 				return breaks("timeout %d and worker version %q, as registered",
-					callTimeout(a.compensation),
-					a.compensation.GetWorkerVersion())
+					callTimeout(a.compensation), a.compensation.GetWorkerVersion())
 			}
 			return unless(k.HasForwardOutput == a.hasOutput() && isDirty(c.b, c.p, a) == k.DirtyFailure,
 				"dirty_failure %v and has_forward_output %v", isDirty(c.b, c.p, a), a.hasOutput())
@@ -285,8 +284,7 @@ func (c *claim) argued(rule string) judgement {
 // attemptFlies is a clause on an answer about an attempt.
 func attemptFlies(c *claim, attempt uint32) judgement {
 	return unless(c.a.mayStillEnd(attempt), "attempt %d of action %s in flight: its undo is %s",
-		attempt, c.a.id,
-		state{c.p, c.a})
+		attempt, c.a.id, state{c.p, c.a})
 }
 
 var successClauses = []clause{
@@ -319,9 +317,13 @@ var successContent = []clause{deliveredOnce,
 	{"I18.dispatched", "No success without a dispatch before it.", func(c *claim) judgement {
 		k := c.Record.GetCompensationSucceeded()
 		return unless(c.a.dispatched != nil && k.Attempt <= c.a.attempt,
-			"a dispatch of attempt %d of action %s",
-			k.Attempt, c.a.id)
+			"a dispatch of attempt %d of action %s", k.Attempt, c.a.id)
 	}},
+	{"I18.blob", "An undo that its worker had no blob for is not done, whatever its contract says.",
+		func(c *claim) judgement {
+			missing := c.Record.GetCompensationSucceeded().Code == api.CodeBlob
+			return unless(!missing || !anytime(c.b), "a blob for the undo of action %s", c.a.id)
+		}},
 	{"I22.once", "Each undo succeeds once under a key.", func(c *claim) judgement {
 		again := c.a.besides(c.Record.GetCompensationSucceeded().Attempt)
 		return unless(c.a.successes == 0 || again, "the undo of action %s has its success", c.a.id)
@@ -425,8 +427,7 @@ var madeClauses = []clause{
 	}},
 	{"I18.made-for", "The cause of an undo's fact is its dispatch.", func(c *claim) judgement {
 		return unless(sameAddress(c.Record.Cause, c.a.dispatched),
-			"cause: action %s was dispatched at %s",
-			c.a.id, reference{c.a.dispatched})
+			"cause: action %s was dispatched at %s", c.a.id, reference{c.a.dispatched})
 	}},
 	{"I18.no-fact", "An undo that was dispatched with no fact makes none.",
 		func(c *claim) judgement {
@@ -435,8 +436,7 @@ var madeClauses = []clause{
 		}},
 	{"I22.made", "An undo makes its fact once for each dispatch.", func(c *claim) judgement {
 		key, _, _ := factOf(c.a.compensation.Capability, c.a.arguments)
-		return unless(!c.b.changedBy(c.a, key), "the undo of action %s has changed fact %q", c.a.id,
-			key)
+		return unless(!c.b.changedBy(c.a, key), "the undo of action %s has changed fact %q", c.a.id, key)
 	}},
 	{"I18.same", "The fact of an undo is the one that was dispatched.", func(c *claim) judgement {
 		key, value, _ := factOf(c.a.compensation.Capability, c.a.arguments)
