@@ -297,3 +297,17 @@ func TestWhatIsOwedAsAnotherIsNotSentAgain(t *testing.T) {
 		s.wantRefolded()
 	}
 }
+
+// TestANoteOnADoubtEndsWithIt: what the probe did not find is no word on what has completed since.
+func TestANoteOnADoubtEndsWithIt(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a:probe+may a? a.probe=absent turn @10m turn")
+	note := func() string { return s.show("p").Actions[0].Note }
+	if !strings.HasPrefix(note(), "in doubt; its probe has found nothing") {
+		t.Errorf("in doubt it says %q", note())
+	}
+	if s.play("a+ turn"); note() != "" {
+		t.Errorf("completed it says %q", note())
+	}
+	s.wantRefolded()
+}

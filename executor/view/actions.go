@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
@@ -66,6 +67,10 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 		seen.QuarantinedAt = ledger.FormatFullAddress(row.Settled)
 	}
 	seen.Changed = row.Change == pb.Change_CHANGE_FOREIGN && row.Undo == rowspb.Undo_UNDO_QUARANTINED
+	if row.Undo == rowspb.Undo_UNDO_HELD && row.Outcome == rowspb.Outcome_OUTCOME_COMPLETED &&
+		strings.HasPrefix(row.Note, "in doubt") { // as it was, until its agent said so
+		seen.Note = ""
+	}
 	seen.WaitsFor, seen.Faster = r.waitOf(p, a), faster(p, a)
 	if row.Undo == rowspb.Undo_UNDO_DISPATCHED { // of an attempt that has ended it says nothing
 		seen.Progress, seen.ProgressNs = row.Progress.GetNote(), row.Progress.GetNs()
