@@ -51,3 +51,29 @@ func TestAPageTellsWhyInTheWordsOfTheCommandLine(t *testing.T) {
 		}
 	}
 }
+
+// TestAPageSaysWhatIsKnownOfAnEffect: what it is called, and what would have made its undo faster; and
+// nothing of that where nothing is known.
+func TestAPageSaysWhatIsKnownOfAnEffect(t *testing.T) {
+	t.Parallel()
+	extra := api.Action{Number: 2, Action: "1~1", Capability: "card.charge", Class: "compensable", Undo: "settling",
+		Outcome: "in_doubt", DutyOf: "1", ExternalRef: "ch_10", Presence: "present",
+		Faster: "faster: late: never, or a shorter settle"}
+	plan := api.Plan{Plan: "p", State: "unwinding", Actions: []api.Action{extra}}
+	shown := func(b Body) string {
+		return strings.Join(read(t, string((&Page{Tenant: "default", Operator: "ana"}).Render(b))).texts, " ")
+	}
+	tree, waiting := shown(Plan{Tree: *NewTree(plan, 0)}), shown(Obligation{Plan: plan, Action: extra})
+	for _, want := range []string{"owed once more", "effect ch_10", "found present", extra.Faster} {
+		if !strings.Contains(tree, want) {
+			t.Errorf("the plan does not say %q: %s", want, tree)
+		}
+	}
+	if !strings.Contains(waiting, "effect ch_10") {
+		t.Errorf("its owner's page does not say what it is called: %s", waiting)
+	}
+	plan.Actions = []api.Action{{Number: 1, Action: "1", Capability: "card.charge", Undo: "held", Outcome: "unknown"}}
+	if tree := shown(Plan{Tree: *NewTree(plan, 0)}); strings.Contains(tree, "effect ") {
+		t.Errorf("nothing is known, and it says: %s", tree)
+	}
+}
