@@ -555,6 +555,26 @@ func TestReportsOwnWordsAndProbesInEveryOrder(t *testing.T) {
 	}
 }
 
+// TestReportsAroundACommitInEveryOrder: of a plan that is undone after it, or instead of it.
+func TestReportsAroundACommitInEveryOrder(t *testing.T) {
+	const commit, undo = "commit:1 turn", "undo: turn"
+	for _, c := range []struct{ start, commit, undo string }{
+		{"open a:probe+for=9h", commit, undo},
+		{"open:accept a:probe+blind+for=9h a?", commit, undo},
+		{"open a:probe+for=9h b b?", commit, undo}, // the commit waits
+		{"r/open open^r. a:probe+for=9h r/b r/b?", commit + " r/" + commit, "r/" + undo},
+	} {
+		for _, report := range []string{"x8", "x8,x7", "x7,x8"} {
+			for _, own := range []string{"own:a=x7", "own:a=x8", "a-"} {
+				for _, order := range orders("ROCU") {
+					wantEachUndoneOnce(t, c.start, order, map[rune]string{'R': report, 'O': own,
+						'C': c.commit, 'U': c.undo})
+				}
+			}
+		}
+	}
+}
+
 func orders(steps string) (all []string) {
 	if steps == "" {
 		return []string{""}
@@ -586,6 +606,9 @@ func wantEachUndoneOnce(t *testing.T, start, order string, words map[rune]string
 	here, by, named, want := []string{"x7", "x8"}, map[string]int{}, map[string]bool{}, "compensated"
 	s.worker = func(c Command) *api.Reply {
 		ref := c.ExternalRef
+		if c.Action == "b" {
+			return &api.Reply{Status: api.StatusDone}
+		}
 		if ref == "" && len(here) > 0 {
 			ref = here[0]
 		}
@@ -621,6 +644,9 @@ func wantEachUndoneOnce(t *testing.T, start, order string, words map[rune]string
 		want = "failed"
 	}
 	got := s.outcome()
+	if strings.HasPrefix(got, "committed") {
+		got = s.show("p~1").State + ", committed before: " + got
+	}
 	for _, name := range []string{"x7", "x8"} {
 		if by[name] > 1 || named[name] && by[name] != 1 {
 			t.Errorf("%s %s %v: %s is undone %d times: %s", start, order, words, name, by[name], got)

@@ -387,7 +387,7 @@ func toldAs(a *action) *action {
 		return a.plan.action(a.row.DoubtedAs)
 	}
 	for d := range dutiesOf(a) {
-		if sameAddress(d.fixed.Registered, a.row.OutcomeAt) {
+		if !d.row.Extra && sameAddress(d.fixed.Registered, a.row.OutcomeAt) {
 			return d
 		}
 	}

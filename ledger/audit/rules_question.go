@@ -183,7 +183,7 @@ func toldAs(p *plan, a *action) *action {
 		return p.actions[a.doubtedAs-1]
 	}
 	for _, d := range p.actions {
-		if d.dutyOf == a.n && sameAddress(d.registered, a.toldAt) {
+		if d.dutyOf == a.n && !d.extra && sameAddress(d.registered, a.toldAt) {
 			return d
 		}
 	}
