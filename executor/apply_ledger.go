@@ -252,6 +252,13 @@ func (p *plan) undoer() *plan {
 	return p.s.plan(p.row.UndoneAs)
 }
 
+// keptApart reports whether a committed plan keeps an extra effect that was found since. A part of
+// it is undone without, unless that is the action that it is of.
+func keptApart(a *action) bool {
+	return a.row.Extra && a.plan.row.Phase == rowspb.Phase_PHASE_COMMITTED &&
+		laterThan(a.fixed.Registered, a.plan.row.Committed)
+}
+
 // needsItsKey says why undos of a plan may still ask for what is sealed, or "".
 func (p *plan) needsItsKey() string {
 	switch u, d := p.undoer(), delivering(p); {

@@ -393,10 +393,9 @@ func treeLease(root, p *plan, a *action, l *rowspb.LeaseRow) string {
 func spread(p *plan, from uint32, sources map[uint32]bool, reached []bool) {
 	for n := max(from, 1); n <= p.row.Actions; n++ {
 		a := p.action(n)
-		of := a.fixed.DutyOf
-		owes := of != 0 && (reached[of] || settled(p.action(of).row.Undo) || a.row.Extra)
-		reached[n] = reached[n] || sources[0] || sources[n] || owes ||
-			slices.ContainsFunc(a.fixed.Before, func(m uint32) bool { return reached[m] })
+		with := func(m uint32) bool { return reached[m] }
+		reached[n] = reached[n] || sources[0] || sources[n] || owesWith(a, with) ||
+			slices.ContainsFunc(a.fixed.Before, with)
 	}
 }
 

@@ -129,7 +129,7 @@ const (
 	noteExtra = "its effect is there more than once: the extra one is undone"
 	noteKept  = "its effect is there more than once: the extra one is still there, as its plan " +
 		"is committed, and is undone with it if that is"
-	noteShut = "; its undo window has closed: undo it by hand"
+	noteNoUndo = "; it is its owner's then: "
 )
 
 // unnamed says why the undo of an extra effect would not know which one it is about, or "".
@@ -339,8 +339,8 @@ func (s about) waitsForUnwind(rewound, kept string) bool {
 	if !keeps(p.row) {
 		s.meta.Held--
 	}
-	if anytime(s.State) && d.windowClosed() {
-		kept += noteShut
+	if next, why := d.nextStep(); next == stepQuarantine && !p.committing() && anytime(s.State) {
+		kept += noteNoUndo + why
 	}
 	d.knownSince()
 	if p.row.UndoneAs == "" { // else the plan that undoes it has this duty too

@@ -8,6 +8,8 @@ import (
 	. "github.com/sagenbaum/sagenbaum/executor"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // Effects of a plan whose end has begun, or is over.
@@ -42,7 +44,7 @@ func TestAnExtraEffectIsReportedAtAnyTime(t *testing.T) {
 		{one + "undo: turn", "p~1", "compensated a=compensated b=compensated a~1=compensated; a~1=x9 b=x2 a=x1"},
 		{one + "undo:!a~1 turn", "p~1", "compensated a=skipped b=skipped a~1=compensated; a~1=x9"},
 		{one + "effect:a=,x9,x8 turn undo:!a~1 turn", "p~1",
-			"compensated a=skipped b=skipped a~1=compensated a~2=compensated; a~2=x8 a~1=x9"},
+			"compensated a=skipped b=skipped a~1=compensated a~2=skipped; a~1=x9"},
 		{one + "undo: turn !effect:a=,x8 p~1/effect:a=,x8 turn", "p~1",
 			"compensated a=compensated b=compensated a~1=compensated a~2=compensated; a~1=x9 b=x2 a=x1 a~2=x8"},
 		{one + "undo:!a~1 turn !p~1/effect:a=,x8 turn", "p~1",
@@ -81,11 +83,69 @@ func TestAnExtraEffectIsReportedAtAnyTime(t *testing.T) {
 	}
 }
 
+// TestAnExtraEffectIsNoPartOfAnotherUndo: a part of a committed plan is undone without the extra effects
+// of the rest, and one whose window has closed holds up no undo.
+func TestAnExtraEffectIsNoPartOfAnotherUndo(t *testing.T) {
+	const (
+		short = "open a:probe+for=1m own:a=x1 b<:for=1h own:b=x2 commit turn effect:a=,x9 turn "
+		long  = "open a:probe+for=1h own:a=x1 save:s b<:probe+for=1h own:b=x2 commit turn effect:a=,x9 effect:b=,x8 turn "
+		kid   = "open q/open^ q/a:probe q/own:a=x1 q/commit b own:b=x2 commit turn "
+	)
+	for _, c := range []struct{ script, want string }{
+		{short + "undo:!b turn", "compensated a=skipped b=compensated a~1=skipped; b=x2"},
+		{short + "@2m undo:!b turn", "compensated a=skipped b=compensated a~1=skipped; b=x2"},
+		{short + "@2m judge:b=block turn", "compensated a=skipped b=compensated a~1=skipped; b=x2"},
+		{short + "!undo:!a~9 undo:!a turn", "compensated a=compensated b=skipped a~1=compensated; a~1=x9 a=x1"},
+		{long + "undo:!b~1 turn", "compensated a=skipped b=skipped a~1=skipped b~1=compensated; b~1=x8"},
+		{long + "undo:!a~1 turn", "compensated a=skipped b=skipped a~1=compensated b~1=skipped; a~1=x9"},
+		{long + "undo:s turn", "compensated a=skipped b=compensated a~1=skipped b~1=compensated; b~1=x8 b=x2"},
+		{long + "undo: turn", "compensated a=compensated b=compensated a~1=compensated b~1=compensated; " +
+			"b~1=x8 a~1=x9 b=x2 a=x1"},
+		{"open a:probe+for=1m own:a=x1 b<:held+for=1h own:b=x2 commit turn effect:a=,x9 turn @2m fact:b=1 turn",
+			"compensated a=skipped b=compensated a~1=skipped; b=x2"},
+		{"open save:s a:probe+for=1m own:a=x1 back:s turn b:for=1h own:b=x2 commit turn effect:a=,x9 turn @2m undo: turn",
+			"quarantined a=compensated b=compensated a~1=quarantined; a=x1 b=x2"},
+		{kid + "undo:!b turn !q/effect:a=,x9", "compensated plan:q=skipped b=compensated; b=x2"},
+	} {
+		s := newSchedule(t)
+		s.deciding = true
+		sent := s.seen("x7")
+		s.play(c.script)
+		if got := string(s.show("p~1").State) + " " + s.undos("p~1") + "; " + strings.Join(*sent, " "); got != c.want {
+			t.Errorf("%s\ngives %s\nwant  %s", c.script, got, c.want)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestWhatUndoesACommittedPlanHasItsExtraEffectsToo: they are no news of the committed one, whose owner
+// is not paged about them once more.
+func TestWhatUndoesACommittedPlanHasItsExtraEffectsToo(t *testing.T) {
+	s := newSchedule(t)
+	s.deciding = true
+	sent := s.seen("x7")
+	s.play("open a:probe+for=1h effect:a=x1 commit turn undo: own:a=x2 turn")
+	if got := strings.Join(*sent, " "); got != "a~1=x1 a=x2" || len(s.state.Pages()) > 0 {
+		t.Errorf("undone are %s; pages %+v", got, s.state.Pages())
+	}
+	at := s.actionOf("p", "a~1").Fixed.Registered
+	paged := &pb.Record{Plan: "p", Action: "a~1", Term: s.state.Meta().Term, About: at, Cause: at,
+		Kind: &pb.Record_OwnerPaged{OwnerPaged: &pb.OwnerPaged{Kind: api.PageQuarantined}}}
+	for _, r := range s.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, paged) {
+		if r.Verdict != Void {
+			t.Errorf("a page about it: %+v", r)
+		}
+	}
+	s.wantRefolded()
+}
+
 // TestTheOwnerOfACommittedPlanHearsOfAnExtraEffect, and whether the plan can still be undone.
 func TestTheOwnerOfACommittedPlanHearsOfAnExtraEffect(t *testing.T) {
 	for script, want := range map[string]string{
 		"open a:probe+for=1h own:a=x1 commit turn effect:a=,x9":     "is undone with it if that is",
-		"open a:probe+for=1h own:a=x1 commit turn @2h effect:a=,x9": "its undo window has closed: undo it by hand",
+		"open a:probe+for=1h own:a=x1 commit turn @2h effect:a=,x9": "it is its owner's then: its undo window closed at",
+		"open a own:a=x1 commit turn effect:a=,x9":                  "it is its owner's then: there is an extra effect x9",
+		"open a:irr own:a=x1 commit turn effect:a=,x9":              "it is its owner's then: irreversible: do.a has no",
 		"open a:probe own:a=x1 commit turn effect:a=,x9":            "its plan is committed",
 	} {
 		s := newSchedule(t)
@@ -111,6 +171,31 @@ func TestUnderEarlierHoldersACommittedPlanTakesNoReport(t *testing.T) {
 		s.play(script)
 		if r := s.effect("ops", "a", "", "x9"); r.Verdict != Refused || !strings.Contains(r.Reason, reason) {
 			t.Errorf("%s: %+v, want %q", script, r, reason)
+		}
+		s.wantRefolded()
+	}
+}
+
+// TestUnderEarlierHoldersAKeptExtraEffectNeedsNoName: it is folded as it was decided, and the undo of a
+// part does not reach it.
+func TestUnderEarlierHoldersAKeptExtraEffectNeedsNoName(t *testing.T) {
+	const kept = "open a:for=1h effect:a=x1 b:for=1h own:b=x2 commit turn own:a=x9 turn "
+	for _, c := range []struct {
+		since      uint32
+		undo, want string
+	}{
+		{ledger.AnytimeSince - 1, "undo: turn", "compensated a=compensated b=compensated a~1=compensated; a~1=x1 b=x2 a=x9"},
+		{ledger.AnytimeSince, "undo: turn", "quarantined a=compensated b=compensated a~1=quarantined; b=x2 a=x9"},
+		{ledger.AnytimeSince - 1, "undo:!b turn", "compensated a=skipped b=compensated a~1=skipped; b=x2"},
+		{ledger.AnytimeSince, "undo:!b turn", "compensated a=skipped b=compensated a~1=skipped; b=x2"},
+	} {
+		s := newSchedule(t)
+		s.deciding = true
+		s.underHolder(c.since)
+		sent := s.seen("x7")
+		s.play(kept + c.undo)
+		if got := string(s.show("p~1").State) + " " + s.undos("p~1") + "; " + strings.Join(*sent, " "); got != c.want {
+			t.Errorf("under %d, %s\ngives %s\nwant  %s", c.since, c.undo, got, c.want)
 		}
 		s.wantRefolded()
 	}

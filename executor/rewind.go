@@ -56,19 +56,25 @@ func (p *plan) notFrom(id string) string {
 // to undo: the numbers from first on may be.
 func (p *plan) reach(to back, first uint32) func(n uint32) bool {
 	if to.action == "" {
-		return func(n uint32) bool { return n >= first }
+		return func(n uint32) bool {
+			return n >= first && (first == 1 || !keptApart(p.action(n)) || p.action(n).fixed.DutyOf >= first)
+		}
 	}
 	reached := map[uint32]bool{p.s.number(p.id, to.action): true}
 	for n := first; n <= p.row.Actions; n++ {
-		fixed := p.action(n).fixed
 		after := func(m uint32) bool { return reached[m] }
-		owes := fixed.DutyOf != 0 &&
-			(reached[fixed.DutyOf] || settled(p.action(fixed.DutyOf).row.Undo) || p.action(n).row.Extra)
-		if slices.ContainsFunc(fixed.Before, after) || owes {
+		if a := p.action(n); slices.ContainsFunc(a.fixed.Before, after) || owesWith(a, after) {
 			reached[n] = true
 		}
 	}
 	return func(n uint32) bool { return reached[n] }
+}
+
+// owesWith reports whether a duty is undone with what else of its plan is.
+func owesWith(a *action, reached func(n uint32) bool) bool {
+	of := a.fixed.DutyOf
+	return of != 0 && (reached(of) || !keptApart(a) &&
+		(settled(a.plan.action(of).row.Undo) || a.row.Extra))
 }
 
 // partWordsMax bounds the parts of which a plan keeps what was undone, and why.
@@ -370,6 +376,7 @@ func (p *plan) irreversibleNow(reached func(n uint32) bool) (gone []string) {
 		case settled(a.row.Undo) || !reached(n):
 		case a.fixed.Child != "":
 			gone = append(gone, s.plan(a.fixed.Child).irreversibleNow(whole)...)
+		case a.row.Extra && anytime(s): // what is left of it is its owner's
 		case crossed(a) && a.windowClosed():
 			gone = append(gone, fmt.Sprintf("action %s of plan %s (%s) at %s", a.fixed.Id, p.id,
 				a.fixed.Forward.Capability, instant(a.row.ClosesNs)))

@@ -74,7 +74,7 @@ func (a *action) nextStep() (step, string) {
 		return stepSkip, "its owner has said, when it was to be committed, that it is not there"
 	case a.row.Presence == pb.Presence_PRESENCE_ABSENT:
 		return stepSkip, "the probe found no effect"
-	case class == pb.Class_CLASS_IRREVERSIBLE && blind(a):
+	case class == pb.Class_CLASS_IRREVERSIBLE && blind(a) && !(anytime(s) && isSeen(a)):
 		return stepQuarantine, "irreversible and in doubt: " + a.fixed.Forward.Capability +
 			" may have happened and has no inverse"
 	case class == pb.Class_CLASS_IRREVERSIBLE:

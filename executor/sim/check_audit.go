@@ -121,8 +121,7 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 			c.w.options.Seen.commit("asked while open")
 		}
 	case *pb.Record_EffectReported:
-		c.w.provider.told(k.EffectReported)
-		s.toldLate(c, r.Plan, k.EffectReported)
+		s.told(c, r.Plan, k.EffectReported)
 	case *pb.Record_ProbeAnswered:
 		s.foundOpenly(c, r, k.ProbeAnswered)
 	case *pb.Record_CompensationSucceeded:
@@ -169,10 +168,11 @@ func (s *auditor) counts(c *checker, e ledger.Entry) {
 	}
 }
 
-// toldLate notes extra effects that are reported of what is committed.
-func (s *auditor) toldLate(c *checker, plan string, k *pb.EffectReported) {
+// told notes what an operator has reported.
+func (s *auditor) told(c *checker, plan string, k *pb.EffectReported) {
 	p, _ := s.ledger.Plan(plan)
-	if len(k.Duplicates) > 0 && p.State == ledger.StateCommitted {
+	committed := p.State == ledger.StateCommitted
+	if c.w.provider.told(k, committed); committed && len(k.Duplicates) > 0 {
 		c.w.options.Seen.commit("extra though committed")
 	}
 }

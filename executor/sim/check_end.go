@@ -218,6 +218,9 @@ func (c *checker) checkEffects(v api.Plan) {
 			case e.extra && e.told && gone && e.stands && !f.Kept:
 				c.fail("I29", 0, "plan %s is %s, and %s of action %s is there, which was reported",
 					v.Plan, v.State, e.ref, f.Action)
+			case e.extra && e.kept && committed && v.UndoneAs == "" && !e.stands && !e.byOwner:
+				c.fail("I15", 0, "plan %s is committed, and %s of action %s was undone, which was "+
+					"reported since", v.Plan, e.ref, f.Action)
 			case e.extra || e.byOwner || e.unseen:
 			case f.Kept && known && !f.Duty && !e.stands:
 				c.fail("I15", 0, "plan %s keeps %s of action %s, and it was undone", v.Plan, e.ref,

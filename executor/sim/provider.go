@@ -36,7 +36,8 @@ type effect struct {
 	byOwner bool   // its owner removed it by other means
 	renamed bool   // an operator has called another one the effect of the action
 	unseen  bool   // and has not seen this one
-	told    bool   // an operator's report of it counts
+	told    bool   // an operator has reported it beside another one, and that counts
+	kept    bool   // and is of a plan that was committed by then
 	version int    // 1 as its forward has left it; each write of someone else makes it one more
 }
 
@@ -173,9 +174,13 @@ func (p *provider) notice(r *random, e *effect, from, to int64) {
 		if own := p.w.workers.spec(e.action.plan.id, e.action.id); own != nil && own != e.action {
 			own.mistaken = true
 		}
+		plan := e.action.plan.id
+		if _, is := p.w.check.audit.ledger.Plan(plan + "~1"); is { // as they are told to
+			plan += "~1"
+		}
 		for i, name := range []string{"ann", "ben"} {
 			p.w.after(int64(i)*pause, func() {
-				p.w.tell(operator(name), &pb.Record{Plan: e.action.plan.id, Action: e.action.id,
+				p.w.tell(operator(name), &pb.Record{Plan: plan, Action: e.action.id,
 					Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{ExternalRef: refs[0],
 						Duplicates: refs[1:], Reason: "seen", Actor: name}}})
 			})
@@ -188,10 +193,12 @@ func (p *provider) notice(r *random, e *effect, from, to int64) {
 
 // told takes note of what an operator's report that counts has named. With a second approver it may
 // count for nothing yet.
-func (p *provider) told(k *pb.EffectReported) {
+func (p *provider) told(k *pb.EffectReported, committed bool) {
 	for _, ref := range append([]string{k.ExternalRef}, k.Duplicates...) {
 		if e := p.byRef[ref]; e != nil && !e.action.plan.opened.GetSecondApprover() {
-			e.unseen, e.told = false, true
+			beside := ref != k.ExternalRef
+			e.unseen, e.told = false, e.told || beside
+			e.kept = e.kept || beside && committed && e.stands
 		}
 	}
 }

@@ -158,6 +158,7 @@ func (b *book) anyPastWindow(p *plan, part map[uint32]bool) bool {
 			if b.anyPastWindow(a.child, a.child.part(back{})) {
 				return true
 			}
+		case a.extra && anytime(b): // what is left of it is its owner's
 		case a.mayHaveCrossed() && b.pastWindow(a):
 			return true
 		}

@@ -290,10 +290,18 @@ func (p *plan) part(to back) map[uint32]bool {
 	}
 	for _, a := range p.actions[from:] {
 		came := slices.ContainsFunc(a.before, func(n uint32) bool { return part[n] })
-		owes := a.dutyOf != 0 && (part[a.dutyOf] || p.actions[a.dutyOf-1].isSettled() || a.extra)
-		part[a.n] = to.action == "" || part[a.n] || came || owes
+		owes := a.dutyOf != 0 && (part[a.dutyOf] ||
+			!keepsApart(p, a) && (p.actions[a.dutyOf-1].isSettled() || a.extra))
+		after := to.action == "" && (from == 0 || !keepsApart(p, a) || a.dutyOf > from)
+		part[a.n] = after || part[a.n] || came || owes
 	}
 	return part
+}
+
+// keepsApart: a plan keeps an extra effect that was found since its commit. A part of it is undone
+// without, unless that is the action that it is of.
+func keepsApart(p *plan, a *action) bool {
+	return a.extra && p.phase == ledger.StateCommitted && isEarlier(p.committed, a.registered)
 }
 
 // noteRewound opens a plan again that is back at its savepoint.

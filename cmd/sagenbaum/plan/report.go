@@ -34,9 +34,10 @@ follows from the action's completion: its undo is held, or it is owed if the pla
 being undone, or was. ACTION is its number in the plan or its id.
 
 With --duplicate, which may be given again, the effect is there more than once: each
-extra one is undone at once, alone; of a committed plan it is kept for its owner, who is
-paged and may undo it with 'plan unwind PLAN --action ACTION~1'. The inverse has to read
-meta.external_ref, and the effect itself needs a name, from its agent or with --ref.
+extra one is undone at once, alone. A committed plan keeps it, and its owner is paged:
+'plan unwind PLAN --action ACTION~1' undoes it alone, which is the one undo that a
+committed plan has. The inverse has to read meta.external_ref, and the effect itself
+needs a name, from its agent or with --ref.
 
 Where the plan asks for a second approver, another operator has to report the same.
 
