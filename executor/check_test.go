@@ -612,8 +612,9 @@ func (c *OrderCheck) compensated(s *State, p *plan) error {
 		switch {
 		case p.row.Origin != "" && a.row.Undo == rowspb.Undo_UNDO_SKIPPED && a.row.Settled == nil: // before the savepoint
 		case a.fixed.Child != "":
-			if phase := s.plan(a.fixed.Child).row.Phase; phase != rowspb.Phase_PHASE_COMPENSATED &&
-				phase != rowspb.Phase_PHASE_FAILED {
+			c := s.plan(a.fixed.Child).row
+			own := c.Declared.ParentPlan == p.id // else the committed plan's, which had it undone before
+			if phase := c.Phase; own && phase != rowspb.Phase_PHASE_COMPENSATED && phase != rowspb.Phase_PHASE_FAILED {
 				return fmt.Errorf("compensated, and its child plan %s is not (I22)", a.fixed.Child)
 			}
 		case a.fixed.Forward.Class == pb.Class_CLASS_EFFECTLESS:

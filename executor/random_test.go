@@ -229,6 +229,10 @@ func TestWhatACommitFoundTooMuchOfIsUndone(t *testing.T) {
 		"open q/open^ q/a:probe there:q/a=x7,x8 q/commit commit turn q/own:a=x8 turn stop turn",
 		// A committed plan's forward completes after it was undone by its name: nothing more is owed of it.
 		"a:probe+never b:probe+for=2h there:p/b=x7 commit:1 @18m undo turn own:b= own:a=x9",
+		// What undoes a committed plan has nothing to undo of a child that was undone before, and where
+		// something lands late.
+		"open:continue b:probe own:b=x1 q/open^ q/b q/b- save:s q/c:blind q/c? q/commit commit judge:b=block undo:s " +
+			"@30m turn undo: q/own:a=x3 turn",
 		// The unwind gives up what the open plan has asked: it undoes blindly, as the contract says.
 		"a there:q/a=x7,x8 q/open^a q/a<:review+blind q/a? judge:a=block",
 	} {
