@@ -252,6 +252,11 @@ func (p *plan) undoer() *plan {
 	return p.s.plan(p.row.UndoneAs)
 }
 
+// wasLeftOut reports whether a committed child was, of what undoes a part of its root.
+func wasLeftOut(p *plan) bool {
+	return p.row.Phase == rowspb.Phase_PHASE_COMMITTED && p.undoer() == nil && p.root().undoer() != nil
+}
+
 // keptApart reports whether a committed plan keeps an extra effect that was found since. A part of
 // it is undone without, unless that is the action that it is of.
 func keptApart(a *action) bool {

@@ -433,7 +433,7 @@ func cannotReport(a *action, k *pb.EffectReported, output []byte) string {
 		return "plan " + p.id + " is committed: report of plan " + p.row.UndoneAs + ", which undoes it"
 	case p.row.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p.row) && !anytime(p.s):
 		return "plan " + p.id + " is committed: nothing of it is owed, and it keeps what is there"
-	case p.row.UndoneAs == "" && p.root().row.UndoneAs != "":
+	case wasLeftOut(p):
 		return "plan " + p.id + " is committed, and was left out of what undoes plan " + p.root().id
 	case a.asksForCommit() && a.row.Undo != rowspb.Undo_UNDO_HELD && len(a.row.Duplicates) > 0:
 		return "action " + id + " waits for its owner: it is there more than once"

@@ -105,6 +105,8 @@ func TestAnExtraEffectIsNoPartOfAnotherUndo(t *testing.T) {
 			"compensated a=skipped b=compensated a~1=skipped; b=x2"},
 		{"open save:s a:probe+for=1m own:a=x1 back:s turn b:for=1h own:b=x2 commit turn effect:a=,x9 turn @2m undo: turn",
 			"quarantined a=compensated b=compensated a~1=quarantined; a=x1 b=x2"},
+		{"open q/open^ q/a:probe q/own:a=x1 q/fail turn b own:b=x2 commit turn undo:!b turn q/effect:a=,x9 turn",
+			"compensated plan:q=compensated b=compensated; a=x1 b=x2 a~1=x9"},
 		{kid + "undo:!b turn !q/effect:a=,x9", "compensated plan:q=skipped b=compensated; b=x2"},
 	} {
 		s := newSchedule(t)

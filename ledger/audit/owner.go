@@ -226,7 +226,7 @@ var effectClauses = []clause{openedPlan, registeredAction,
 		"the undo of a part leaves out.",
 		func(c *claim) judgement {
 			committed := c.p.phase == ledger.StateCommitted && !c.p.holdsLeases() && !anytime(c.b)
-			leftOut := c.p.undoneAs == "" && c.p.root().undoneAs != "" && anytime(c.b)
+			leftOut := c.p.phase == ledger.StateCommitted && c.p.root().undoneAs != "" && anytime(c.b)
 			return unless(c.p.undoneAs == "" && !committed && !leftOut && !staysOut(c.b, c.p, c.a),
 				"plan %s is %s, or leaves action %s out", c.p.id, c.p.status(), c.a.id)
 		}},
