@@ -96,13 +96,15 @@ func (s shell) Forget(plan string) { s.keys.Forget(plan) }
 // Begin begins the span of a command.
 func (s shell) Begin(c executor.Command) executor.Command { return s.observer.Send(c) }
 
+// Folded has questions find what was folded.
+func (s shell) Folded() { s.actor.board.Folded(s.actor.cursor()) }
+
 // Tell publishes what was folded, to agents and to the questions about the tenant.
 func (s shell) Tell(notices []executor.Notice, tells bool) {
 	a := s.actor
 	if tells {
 		s.notify(notices)
 	}
-	a.board.Folded(a.cursor())
 	a.board.AnswerOutcomes(notices, a.reader)
 	a.progress.At(a.cursor(), a.state.Meta().Records)
 	a.board.Feed.Publish(view.PulseOf(a.state.Meta()))

@@ -63,6 +63,9 @@ func (s shell) Begin(c executor.Command) executor.Command {
 	return c
 }
 
+// Folded is for those who ask, and no one does.
+func (s shell) Folded() {}
+
 // Tell tells agents.
 func (s shell) Tell(notices []executor.Notice, tells bool) {
 	s.w.check.confirms(s.host)

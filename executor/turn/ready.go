@@ -22,6 +22,9 @@ type Ready struct {
 	// host has on its way is given up before anything else, as the next holder, which may be this
 	// one, sends it again.
 	Down *Down
+	// Folded says that the state has changed. Questions find that before anything leaves which says
+	// so: who is paged, called or told of it asks at once.
+	Folded bool
 	// Up says that the record which begins a term of this host was read back. What it sends with
 	// is opened before anything is sent; if that fails, the session ends. Send, Pages and Erase
 	// have all that is outstanding then, also what an earlier holder has sent.
@@ -53,8 +56,6 @@ type Ready struct {
 	Pages []executor.Page
 	// Erase are plans whose keys are to be destroyed, as [Erasures] has it.
 	Erase []string
-	// Folded says that the state has changed: whoever asks is answered from it.
-	Folded bool
 	// Notices are what agents may want to know. The holder tells them, best effort: Tells.
 	Notices []executor.Notice
 	Tells   bool

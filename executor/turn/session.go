@@ -21,6 +21,9 @@ type Effects interface {
 	// Inputs reads the clocks. If the step decides, it also returns what waits to be recorded
 	// about the tree.
 	Inputs(decides bool) (now Instant, proof []*pb.Record)
+	// Folded notes that more of the ledger is folded, before anything leaves that says so: whoever
+	// hears of it may ask at once.
+	Folded()
 	// Open makes what a host sends with during a term, and sets it in out. The session ends with
 	// its error.
 	Open(out *Outbound) error
@@ -32,7 +35,7 @@ type Effects interface {
 	Forget(plan string)
 	// Begin is given each command before it is held or sent, and returns it as it is to leave.
 	Begin(c executor.Command) executor.Command
-	// Tell shows what was folded. Agents are told of the notices only where this host tells.
+	// Tell tells of what was folded: agents of the notices only where this host tells.
 	Tell(notices []executor.Notice, tells bool)
 	// Append has a commit appended; its result goes to Acknowledged.
 	Append(a Append)
@@ -83,6 +86,9 @@ func (s *Session) carryOut(r Ready, in Inputs, now Instant, fx Effects) (more bo
 	if r.Down != nil {
 		s.out = nil
 		fx.Close(*r.Down)
+	}
+	if r.Folded {
+		fx.Folded()
 	}
 	if r.Up {
 		out := new(Outbound)

@@ -29,6 +29,7 @@ type outside struct {
 func (o *outside) do(format string, args ...any) { o.did = append(o.did, fmt.Sprintf(format, args...)) }
 
 func (o *outside) Inputs(bool) (Instant, []*pb.Record)       { return o.now, nil }
+func (o *outside) Folded()                                   { o.do("folded") }
 func (o *outside) Close(Down)                                { o.do("close") }
 func (o *outside) Confirm()                                  { o.do("confirm") }
 func (o *outside) Forget(plan string)                        { o.do("forget %s", plan) }
@@ -161,7 +162,7 @@ func TestTheOldTermEndsBeforeTheNextIsClaimed(t *testing.T) {
 		t.Error("something of the old term is on its way")
 	}
 	o.carry(s, Ready{Folded: true, Touched: []About{{Plan: "p", Action: "a"}}})
-	o.wants("tell 0 false", "wake false")
+	o.wants("folded", "tell 0 false", "wake false")
 }
 
 // TestASessionThatCannotSendEnds: it holds a tenant and nothing would leave.
@@ -262,13 +263,22 @@ func TestKeysAreForgottenBeforeACommandLeaves(t *testing.T) {
 	s, o := inTerm(t)
 	o.carry(s, Ready{Erased: []Erased{{"p", false}}, Send: []Sending{undoOf("a", "")}, Erase: []string{"p"},
 		Folded: true, Tells: true})
-	o.wants("forget p", "send a", "destroy", "tell 0 true", "wake false")
+	o.wants("folded", "forget p", "send a", "destroy", "tell 0 true", "wake false")
 	o.out.Erasures.Result("p", true)
 	o.carry(s, Ready{Erased: []Erased{{"p", true}}})
 	o.wants("forget p", "wake false")
 	if left := o.out.Erasures.All(); len(left) != 0 {
 		t.Errorf("%v are on their way", left)
 	}
+}
+
+// TestWhoHearsOfARecordMayAskAboutIt: questions find what was folded before a command, a page or a
+// notice leaves.
+func TestWhoHearsOfARecordMayAskAboutIt(t *testing.T) {
+	t.Parallel()
+	s, o := inTerm(t)
+	o.carry(s, Ready{Send: []Sending{undoOf("a", "")}, Pages: []executor.Page{pageOf("1", "b", "ops")}, Folded: true})
+	o.wants("folded", "send a", "page 1", "tell 0 false", "wake false")
 }
 
 // TestWhatNeedsNoRecordIsGivenUp: a page that was taken and a key that is gone, and nothing of

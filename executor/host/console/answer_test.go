@@ -214,6 +214,9 @@ func (s *stage) waits(p *coordinator.Plan, capability, name string) <-chan error
 				return coordinator.Outcome{Output: map[string]string{"ref": "r-" + name}}, nil
 			})
 		done <- err
+		if err != nil {
+			s.said.Store(&err)
+		}
 	}()
 	return done
 }
@@ -225,6 +228,9 @@ func (s *stage) waiting(count int) {
 	for {
 		var page api.Page
 		m, err := s.pages.NextMsg(testenv.Patience)
+		if said := s.said.Load(); err != nil && said != nil {
+			s.t.Fatalf("no page comes, and what was to wait for a verdict has ended: %v", *said)
+		}
 		must(s.t, err)
 		must(s.t, json.Unmarshal(m.Data, &page))
 		if page.Kind != api.PageVerdictWanted {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ type stage struct {
 	travel  *coordinator.Coordinator
 	detach  func()
 	pages   *nats.Subscription
+	said    atomic.Pointer[error] // how the last call that failed has ended
 
 	mu     sync.Mutex
 	gates  map[string]chan struct{} // by plan: an undo waits for one element
