@@ -468,13 +468,11 @@ func TestUnderEarlierHoldersWhatACommitFoundIsForgotten(t *testing.T) {
 		{ledger.AllFoundSince, foundBeside + "effect:a=,x9 turn resolve:c turn",
 			"committed: a=retired c=resolved a~1=compensated [a~1]"},
 	} {
-		s := newSchedule(t)
-		s.underHolder(c.since - 1)
-		s.seen("x7")
-		if s.play(c.script); s.outcome() != c.want {
-			t.Errorf("%s: %s", c.script, s.outcome())
-		}
-		s.wantRefolded()
+		playOne(t, c.script, c.want, func(s *schedule) func() string {
+			s.underHolder(c.since - 1)
+			s.seen("x7")
+			return s.outcome
+		})
 	}
 }
 

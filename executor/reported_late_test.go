@@ -14,6 +14,16 @@ import (
 
 // Effects of a plan whose end has begun, or is over.
 
+// undoneOf makes the probe of a schedule see x7, and gives what is to be compared at its end: the
+// state of a plan, its undos, and the names under which effects were undone.
+func (s *schedule) undoneOf(plan string) func() string {
+	s.deciding = true
+	sent := s.seen("x7")
+	return func() string {
+		return string(s.show(plan).State) + " " + s.undos(plan) + "; " + strings.Join(*sent, " ")
+	}
+}
+
 // TestAnExtraEffectOfACommittedPlanStands, and its owner's page says so.
 func TestAnExtraEffectOfACommittedPlanStands(t *testing.T) {
 	s := newSchedule(t)
@@ -72,14 +82,7 @@ func TestAnExtraEffectIsReportedAtAnyTime(t *testing.T) {
 		{"open a:probe own:a=x1 b:askme b? fail turn resolve:b turn effect:a=,x9 turn", "p",
 			"resolved a=compensated b=resolved a~1=compensated; a=x1 a~1=x9"},
 	} {
-		s := newSchedule(t)
-		s.deciding = true
-		sent := s.seen("x7")
-		s.play(c.script)
-		if got := s.undos(c.plan) + "; " + strings.Join(*sent, " "); string(s.show(c.plan).State)+" "+got != c.want {
-			t.Errorf("%s\ngives %s %s\nwant  %s", c.script, s.show(c.plan).State, got, c.want)
-		}
-		s.wantRefolded()
+		playOne(t, c.script, c.want, func(s *schedule) func() string { return s.undoneOf(c.plan) })
 	}
 }
 
@@ -109,14 +112,7 @@ func TestAnExtraEffectIsNoPartOfAnotherUndo(t *testing.T) {
 			"compensated plan:q=compensated b=compensated; a=x1 b=x2 a~1=x9"},
 		{kid + "undo:!b turn !q/effect:a=,x9", "compensated plan:q=skipped b=compensated; b=x2"},
 	} {
-		s := newSchedule(t)
-		s.deciding = true
-		sent := s.seen("x7")
-		s.play(c.script)
-		if got := string(s.show("p~1").State) + " " + s.undos("p~1") + "; " + strings.Join(*sent, " "); got != c.want {
-			t.Errorf("%s\ngives %s\nwant  %s", c.script, got, c.want)
-		}
-		s.wantRefolded()
+		playOne(t, c.script, c.want, func(s *schedule) func() string { return s.undoneOf("p~1") })
 	}
 }
 
@@ -191,14 +187,9 @@ func TestUnderEarlierHoldersAKeptExtraEffectNeedsNoName(t *testing.T) {
 		{ledger.AnytimeSince - 1, "undo:!b turn", "compensated a=skipped b=compensated a~1=skipped; b=x2"},
 		{ledger.AnytimeSince, "undo:!b turn", "compensated a=skipped b=compensated a~1=skipped; b=x2"},
 	} {
-		s := newSchedule(t)
-		s.deciding = true
-		s.underHolder(c.since)
-		sent := s.seen("x7")
-		s.play(kept + c.undo)
-		if got := string(s.show("p~1").State) + " " + s.undos("p~1") + "; " + strings.Join(*sent, " "); got != c.want {
-			t.Errorf("under %d, %s\ngives %s\nwant  %s", c.since, c.undo, got, c.want)
-		}
-		s.wantRefolded()
+		playOne(t, kept+c.undo, c.want, func(s *schedule) func() string {
+			s.underHolder(c.since)
+			return s.undoneOf("p~1")
+		})
 	}
 }

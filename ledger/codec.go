@@ -76,6 +76,9 @@ func EncodeCommit(records []*pb.Record) ([]byte, error) {
 
 // The first readers that know of what a record says.
 const (
+	readerOfAhead   = 2  // a dispatch is ahead of its turn
+	readerOfTenants = 3  // what a tenant may do
+	readerOfScope   = 4  // a condition, a verdict or a request says what it undoes
 	readerOfKeys    = 8  // an owner asks for a new key; else it is a retry under the same key
 	readerOfChanges = 9  // an undo is asked first whether someone else has changed something
 	readerOfHeld    = 11 // a condition is held after the commit; an effect is reported
@@ -133,11 +136,11 @@ func readerOfRecord(r *pb.Record) uint64 {
 	case r.GetRetryRequested().GetNewKey(), r.GetTenantChanged().GetRequireNames():
 		return readerOfKeys
 	case isScoped(r):
-		return 4
+		return readerOfScope
 	case r.GetTermStarted().GetTenant() != nil, r.GetTenantChanged() != nil:
-		return 3
+		return readerOfTenants
 	case r.GetCompensationDispatched().GetBehind() != nil:
-		return 2
+		return readerOfAhead
 	default:
 		return 1
 	}

@@ -70,24 +70,8 @@ func SettleNs(settle, timeout int64) int64 {
 }
 
 // ReaderVersion is the version of this reader: it folds every commit whose min_reader is at most
-// this. A commit asks for the lowest that folds it: 24 if it begins the term of a holder that has
-// AnytimeSince; 23 if of one that has AllFoundSince; 22 if of one that has WholeSince; 21 if of one
-// that has OwnerFirstSince; 20 if of one that has DoubtedSince; 19 if of one that has GivenUpSince,
-// ComparedSince and BesidePartSince; 18 if of one that has OthersSince and AttachEndsSince; 17 if
-// it hands a plan to another agent, or begins the term of a holder that has AdoptedSince,
-// PrefixSince, RewindsSince and DirtySince; 16 if it moves a deadline, or begins the term of a
-// holder that has MovedSince and SurplusSince; 15 if it has a staged act, or begins the term of a
-// holder that has StagedSince; 14 if of one that has ThereSince and ActiveSince; 13 if of one that
-// has SeenSince; 12 if of one that has LeftOutSince, ReturnedSince and TakenBackSince; 11 if it has
-// a condition that is held after the commit, reports an effect, or begins the term of a holder that
-// has AfterCommitSince, EffectsSince, LastActSince, PartsSince and StillHeldSince; 10 if of one
-// that has VerdictWantedSince and AskedOnSince; 9 if it says whether someone else has changed
-// something, or begins the term of a holder that has AskedSince, ReachesSince and UnchangedSince; 8
-// if it asks for a new key, or begins the term of a holder that has CopiesSince, NumbersSince and
-// FoundSince; 7 if of one that has TextsSince, LaterSince, NamedSince and PartialSince; 6 if of one
-// that has FollowsSince; 5 if of one that has BoundedSince and KeptSince; 4 if it says what a
-// condition, a verdict or a request undoes, or begins the term of a holder that has ScopedSince; 3
-// if it says what the tenant may do; 2 if it has a dispatch that is ahead of its turn; else 1.
+// this. A commit asks for the lowest that folds it, by what its records say and by the rules of the
+// holder whose term it begins (readersOfTerms); a commit without either asks for 1.
 const ReaderVersion = 24
 
 // ScopedSince is the version of a holder's fold from which on a condition or a verdict on an

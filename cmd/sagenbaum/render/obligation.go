@@ -197,7 +197,12 @@ func EffectText(a api.Action) string {
 	default:
 		found = "found " + a.Presence
 	}
-	return strings.Trim(a.ExternalRef+", "+found, ", ")
+	return listed(a.ExternalRef, found)
+}
+
+// listed are the parts that are not empty, with commas between them.
+func listed(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
 }
 
 // ClassText is the class of an action's effect and what qualifies it.

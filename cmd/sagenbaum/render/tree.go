@@ -349,8 +349,7 @@ func undoMarks(a api.Action, now time.Time) (marks []string) {
 		is   bool
 		text string
 	}{
-		{a.DutyOf != "", "owed once more: " + strings.TrimPrefix(a.ExternalRef+", ", ", ") +
-			"an effect of " + a.DutyOf},
+		{a.DutyOf != "", "owed once more: " + listed(a.ExternalRef, "an effect of "+a.DutyOf)},
 		{a.Presence == "duplicate", "it was found more than once"},
 		{a.Presence == "present" && a.Outcome != "completed" && a.DutyOf == "",
 			"it was found to be there"},
