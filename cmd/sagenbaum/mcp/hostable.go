@@ -2,14 +2,18 @@ package mcp
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sagenbaum/sagenbaum/connect"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -133,4 +137,31 @@ func (e *entry) settings(given *pflag.FlagSet) (*cli.Settings, error) {
 		failed = settings.Recall(sub)
 	}
 	return settings, failed
+}
+
+// named reports whether the gateway of a server names a ledger, which may be another than this
+// host's: then what is remembered of the same server may have been done here all the same.
+func (h hosted) named() bool { return h.gateway.Server != connect.ServerDefault }
+
+// isHere refuses a gateway that records at another server than this host's, where it names one.
+func (h hosted) isHere(own *nats.Conn) error {
+	if !h.named() {
+		return nil
+	}
+	options, err := h.gateway.Credentials(h.gateway.Tenant)
+	if err != nil {
+		return err
+	}
+	conn, err := h.gateway.Dial(append(options, nats.Name("sagenbaum mcp host"),
+		nats.Timeout(h.gateway.Timeout))...)
+	if err != nil {
+		return fmt.Errorf("cannot tell whether its gateway records here: %s: %w",
+			cli.Shown(h.gateway.Server), err)
+	}
+	defer conn.Close()
+	if conn.ConnectedServerId() == own.ConnectedServerId() {
+		return nil
+	}
+	return fmt.Errorf("its gateway records at %s, which is another server: run sagenbaum mcp worker "+
+		"--config %s --server %s", cli.Shown(h.gateway.Server), h.file, cli.Shown(h.gateway.Server))
 }

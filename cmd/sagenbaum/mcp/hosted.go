@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/pflag"
 
-	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
@@ -233,7 +232,8 @@ func (r *reading) read() (list []hosted, looked []string, unread map[string]bool
 		list = list[:mcp.ServersMax]
 	}
 	for _, h := range some {
-		if !slices.ContainsFunc(list, h.undoesAs) {
+		same := func(other hosted) bool { return other.undoesAs(h) && !other.named() }
+		if !slices.ContainsFunc(list, same) {
 			list = append(list, h)
 		}
 	}
@@ -402,29 +402,6 @@ func (h hosted) serve(ctx context.Context, connect func(tenant string) (*nats.Co
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), hostedEnd)
 	defer cancel()
 	return true, errors.Join(err, w.Close(end))
-}
-
-// isHere refuses a gateway that records at another server than this host's, where it names one.
-func (h hosted) isHere(own *nats.Conn) error {
-	if h.gateway.Server == connect.ServerDefault {
-		return nil
-	}
-	options, err := h.gateway.Credentials(h.gateway.Tenant)
-	if err != nil {
-		return err
-	}
-	conn, err := h.gateway.Dial(append(options, nats.Name("sagenbaum mcp host"),
-		nats.Timeout(h.gateway.Timeout))...)
-	if err != nil {
-		return fmt.Errorf("cannot tell whether its gateway records here: %s: %w",
-			cli.Shown(h.gateway.Server), err)
-	}
-	defer conn.Close()
-	if conn.ConnectedServerId() == own.ConnectedServerId() {
-		return nil
-	}
-	return fmt.Errorf("its gateway records at %s, which is another server: run sagenbaum mcp worker "+
-		"--config %s --server %s", cli.Shown(h.gateway.Server), h.file, cli.Shown(h.gateway.Server))
 }
 
 // said puts what a server writes to stderr in the log, by lines.

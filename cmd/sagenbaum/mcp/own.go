@@ -203,21 +203,21 @@ type ownServer struct {
 }
 
 // startOwn starts a server that outlives this process, in its own session and without the
-// environment of the client, which may have secrets of other servers. It undoes what gateways with
-// the same states have done.
+// environment of the client, which may have secrets of other servers. It undoes what gateways of
+// this user, and those with the same states, have done.
 func (o *options) startOwn(s *cli.Settings) (own *ownServer, err error) {
 	fail := func(err error) error {
 		return cli.Fail(cli.ExitNoServer, "sagenbaum serve, or --server URL of one that runs",
 			"no server at %s, and none can be started: %v", cli.Shown(s.Server), err)
 	}
-	state, err := started.Dir("")
+	gateways, err := started.Dir("")
 	if err != nil {
 		return nil, fail(err)
 	}
-	state = filepath.Dir(state)
+	state := filepath.Dir(gateways)
 	own = &ownServer{data: ownData(s.Server, state), log: filepath.Join(state, "serve.log"),
 		ended: make(chan struct{})}
-	if err := os.MkdirAll(state, 0o700); err != nil {
+	if err := os.MkdirAll(gateways, 0o700); err != nil {
 		return nil, fail(err)
 	}
 	log, err := os.OpenFile(own.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -230,7 +230,7 @@ func (o *options) startOwn(s *cli.Settings) (own *ownServer, err error) {
 		return nil, fail(err)
 	}
 	line := []string{"serve", "--data", own.data, "--listen", o.start, "--tenant", s.Tenant}
-	for _, state := range o.states {
+	for _, state := range append([]string{gateways}, o.states...) {
 		line = append(line, "--mcp", state)
 	}
 	child := exec.Command(program, line...)

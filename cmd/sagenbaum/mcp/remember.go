@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -53,8 +54,9 @@ func absolute(path string) string {
 	return path
 }
 
-// remember keeps how this gateway was started, for those who find that its undos are not served.
-// Where this gateway undoes by itself, hosts leave that to it until free is called.
+// remember keeps how this gateway was started, for those who find that its undos are not served,
+// and for the server that this user's gateways have started. Where this gateway undoes by itself,
+// hosts leave that to it until free is called.
 func (o *options) remember(config mcp.Config, args []string) (free func()) {
 	folder, err := os.Getwd()
 	if err != nil {
@@ -68,6 +70,10 @@ func (o *options) remember(config mcp.Config, args []string) (free func()) {
 		g := started.Gateway{Undo: server.Undo(), Folder: folder, Worker: o.workerLine(args),
 			Files: server.Pack().GoesByPaths(), Tenant: config.Tenant}
 		err := started.Remember(server.State(), g, mcp.KeptFor, time.Now())
+		if own, none := started.Dir(""); err == nil && none == nil && !o.named && own != server.State() {
+			g.State = server.State()
+			err = errors.Join(os.MkdirAll(own, 0o700), started.Remember(own, g, mcp.KeptFor, time.Now()))
+		}
 		if err == nil && config.ServeUndos {
 			var leave func()
 			if leave, err = started.Serve(server.State(), g.Undo, config.Tenant); err == nil {

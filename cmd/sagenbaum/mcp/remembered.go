@@ -54,7 +54,7 @@ func rememberedAs(state string, g started.Gateway) (found hosted, looked []strin
 		return found, nil, cli.Fail(cli.ExitFailed, "an absolute path; or "+next,
 			"%s is relative to the folder of the client", g.Relative())
 	}
-	o := &options{state: state}
+	o := &options{state: cmp.Or(g.State, state)}
 	entries := configured{Command: worker[0], Args: slices.Concat(worker[1:2], g.Worker[3:])}.
 		entries(o, g.File(state), g.Undo)
 	var problem error

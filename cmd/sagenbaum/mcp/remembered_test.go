@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,7 +28,7 @@ func TestAHostServesTheGatewaysThatAFolderRemembers(t *testing.T) {
 	if err := os.Chmod(pack, 0o620); err != nil {
 		t.Fatal(err)
 	}
-	file := started.Gateway{Files: true, Tenant: "a"}
+	file, elsewhere := started.Gateway{Files: true, Tenant: "a"}, t.TempDir()
 	for n, c := range []struct {
 		gateway started.Gateway
 		flags   options
@@ -37,6 +38,7 @@ func TestAHostServesTheGatewaysThatAFolderRemembers(t *testing.T) {
 		says    string
 	}{
 		{gateway: file, args: []string{"cat"}, served: true},
+		{gateway: file, flags: options{state: elsewhere}, args: []string{"cat"}, served: true},
 		{gateway: started.Gateway{Tenant: "a"}, args: []string{"cat", "1"}},
 		{gateway: started.Gateway{Files: true}, args: []string{"cat", "2"}}, // of an earlier version
 		{gateway: file, args: []string{"cat", "data"}, says: "data is relative"},
@@ -52,7 +54,7 @@ func TestAHostServesTheGatewaysThatAFolderRemembers(t *testing.T) {
 		{gateway: file, flags: options{url: "http://127.0.0.1:1/mcp", headers: []string{"A=TOKEN_OF_THE_CLIENT"}},
 			says: "names no variable"},
 	} {
-		config := mcp.ServerConfig{Name: "cat", State: state, URL: c.flags.url}
+		config := mcp.ServerConfig{Name: "cat", State: cmp.Or(c.flags.state, state), URL: c.flags.url}
 		if len(c.args) > 0 {
 			config.Name, config.Command, config.Args = nameOf(c.args), c.args[0], c.args[1:]
 		}
@@ -62,7 +64,7 @@ func TestAHostServesTheGatewaysThatAFolderRemembers(t *testing.T) {
 		}
 		server.Close()
 		g := c.gateway
-		g.Undo, g.Folder, g.Worker = server.Undo(), here, c.flags.workerLine(c.args)
+		g.Undo, g.Folder, g.Worker, g.State = server.Undo(), here, c.flags.workerLine(c.args), c.flags.state
 		if c.change != nil {
 			c.change(&g)
 		}
@@ -73,7 +75,7 @@ func TestAHostServesTheGatewaysThatAFolderRemembers(t *testing.T) {
 		list, looked := rememberedIn(state, func(file, server string, err error) {
 			said += fmt.Sprintln(file, server, err)
 		})
-		served := len(list) == 1 && list[0].undo == g.Undo && list[0].gateway.Tenant == g.Tenant &&
+		served := len(list) == 1 && list[0].undo == g.Undo && list[0].entry.config.State == config.State && list[0].gateway.Tenant == g.Tenant &&
 			list[0].gateway.Server != "" && list[0].remembered
 		if served != c.served || !c.served && len(list) > 0 || !strings.Contains(said, c.says) ||
 			(said == "") != (c.says == "") || !slices.Contains(looked, g.File(state)) {
@@ -143,5 +145,42 @@ func TestAHostLeavesTheUndosOfAGatewayToIt(t *testing.T) {
 			t.Errorf("it serves %s, want %s, and says %s", got, want, said)
 		}
 		leave() // the first time
+	}
+}
+
+// A client's file whose gateway records elsewhere does not hide what a gateway of the same server
+// has done here, and a folder that two name is served once.
+func TestAFileOfAnotherLedgerHidesNothing(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", home)
+	own, state := filepath.Join(home, "sagenbaum", "mcp"), t.TempDir()
+	server, err := mcp.NewServer(mcp.ServerConfig{Name: "cat", State: state, Command: "cat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	if err := os.MkdirAll(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	g := started.Gateway{Undo: server.Undo(), Worker: (&options{state: state}).workerLine([]string{"cat"}),
+		Files: true, Tenant: "default", State: state}
+	for _, folder := range []string{own, state} {
+		if err := started.Remember(folder, g, time.Hour, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for flag, want := range map[string][]string{
+		`"--server", "nats://127.0.0.1:1", `: {own, "FILE"},
+		"":                                   {"FILE"},
+	} {
+		file := hostedFile(t, fmt.Sprintf(`"cat": {"command": "sagenbaum", "args": ["mcp", %s"--state", %q, "--server-name",
+			"cat", "--", "cat"]}`, flag, state))
+		_, said := asked(t, 2*len(want), own, state, file) // each twice
+		for _, from := range []string{own, state, file} {
+			name := strings.Replace(from, file, "FILE", 1)
+			if tried := strings.Contains(said, "file="+from+" "); tried != slices.Contains(want, name) {
+				t.Errorf("with %q it serves %s: %v, want %s; it says %s", flag, from, tried, want, said)
+			}
+		}
 	}
 }

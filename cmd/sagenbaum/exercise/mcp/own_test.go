@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -168,7 +169,7 @@ func TestAServerThatIsKilledIsStartedAgain(t *testing.T) {
 
 // Client, gateway and its server are killed, and no one starts anything: the server that the gateway
 // has started undoes what they did once it is asked to, also after it was killed and started again by
-// the gateway of another server.
+// the gateway of another server, and where the images are in a folder that it was not started with.
 func TestTheServerThatAGatewayStartedUndoesWhenItIsGone(t *testing.T) {
 	t.Parallel()
 	address, home := cmdtest.FreeAddress(t), t.TempDir()
@@ -181,10 +182,11 @@ func TestTheServerThatAGatewayStartedUndoesWhenItIsGone(t *testing.T) {
 		return cmdtest.Finished(t, command)
 	}
 	var dirs, starts, plans []string
-	for range 2 {
+	for _, flags := range [][]string{{}, {}, {"--state", t.TempDir()}} {
 		dir := t.TempDir()
 		dirs, starts = append(dirs, dir), append(starts, treeOf(t, dir))
-		gateway := cmdtest.Sagenbaum(t, append([]string{"mcp", "--start", address, "--"}, filesServer(t, dir)...)...)
+		gateway := cmdtest.Sagenbaum(t, slices.Concat([]string{"mcp", "--start", address}, flags, []string{"--"},
+			filesServer(t, dir))...)
 		gateway.Env = cmdtest.Environment(home)
 		client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
 			&sdk.CommandTransport{Command: gateway}, nil)

@@ -2,11 +2,13 @@
 // host undoes what they have done when they are gone, and whoever finds an undo that nothing serves
 // is told what to start.
 //
-// In the folder of images there is one file for each server and tenant, with the command line of
-// the worker that undoes what its gateway does, and without any environment.
+// In a folder of images there is one file for each server and tenant, with the command line of the
+// worker that undoes what its gateway does, and without any environment. The user's folder also has
+// those whose images are elsewhere.
 package started
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +28,7 @@ type Gateway struct {
 	Worker []string `json:"worker"` // command line of the worker for it
 	Files  bool     `json:"files"`  // its undos go by paths of files: no environment matters
 	Tenant string   `json:"tenant"` // in which it records; empty: an earlier version has written it
+	State  string   `json:"state"`  // folder of its images; empty: the one that remembers it
 }
 
 const (
@@ -83,7 +86,7 @@ func Remember(state string, g Gateway, kept time.Duration, now time.Time) error 
 		if err != nil || now.Sub(info.ModTime()) <= kept {
 			continue
 		}
-		if old, ok := read(file); !ok || !Served(state, old.Undo, old.Tenant) {
+		if old, ok := read(file); !ok || !Served(cmp.Or(old.State, state), old.Undo, old.Tenant) {
 			_ = os.Remove(file) // who still needs it is told something less exact
 		}
 	}
