@@ -36,6 +36,9 @@ func (x *expressions) lists(rules []List, vars *triggers.BindingVars) error {
 
 func (x *expressions) list(rule List, vars triggers.BindingVars) ([]json.RawMessage, error) {
 	items, err := x.items(rule.Of, vars)
+	if err == nil && len(rule.First) > 0 {
+		items = firstOf(items, rule.First)
+	}
 	if err == nil && rule.Each != "" {
 		items, err = explode(items, rule.Each)
 	}
@@ -59,6 +62,17 @@ func (x *expressions) items(text string, vars triggers.BindingVars) ([]json.RawM
 		err = fmt.Errorf("%q gives no list", text)
 	}
 	return items, err
+}
+
+// firstOf leaves the first of the items that are alike in some fields.
+func firstOf(items []json.RawMessage, by []string) []json.RawMessage {
+	seen := set{}
+	return slices.DeleteFunc(items, func(item json.RawMessage) bool {
+		key := fields(item, by)
+		again := seen[key]
+		seen[key] = true
+		return again
+	})
 }
 
 // explode makes an item for each element of a field.

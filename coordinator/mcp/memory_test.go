@@ -91,3 +91,31 @@ func TestAnObservationThatWasThereTwiceIsThereTwiceAgain(t *testing.T) {
 		t.Errorf("plan_fail: %+v: the graph is\n%s", r, c.graph())
 	}
 }
+
+// The server lets two entities have one name, and changes the observations of the first: what the
+// other one has is no reason to leave it.
+func TestTheFirstOfTwoEntitiesOfOneNameIsAsBefore(t *testing.T) {
+	t.Parallel()
+	w, file := newWorld(t), filepath.Join(t.TempDir(), "memory.jsonl")
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, w.memory(file))
+	entity := func(observations ...string) map[string]any {
+		return map[string]any{"name": "Ada", "entityType": "t", "observations": observations}
+	}
+	c.does("create_entities", map[string]any{"entities": []map[string]any{entity("quick"), entity("quick", "tall")}})
+	for tool, with := range map[string]map[string]any{
+		"add_observations":    {"observations": []map[string]any{{"entityName": "Ada", "contents": []string{"tall"}}}},
+		"delete_observations": {"deletions": []map[string]any{{"entityName": "Ada", "observations": []string{"quick"}}}},
+		"delete_entities":     {"entityNames": []string{"Ada"}},
+	} {
+		start := c.graph()
+		if c.does(tool, with); c.graph() == start {
+			t.Fatalf("%s has no effect", tool)
+		}
+		if r := c.reports("undo_last", nil); len(r.Undone) != 1 || c.graph() != start {
+			t.Errorf("%s: %+v: the graph is\n%s\nwant\n%s", tool, r, c.graph(), start)
+		}
+	}
+	if r := c.reports("plan_fail", nil); r.State != "compensated" || c.graph() != "" {
+		t.Errorf("plan_fail: %+v: the graph is\n%s", r, c.graph())
+	}
+}

@@ -134,6 +134,10 @@ type List struct {
 	Name string `json:"name"`
 	Of   string `json:"of"` // CEL that gives a list
 
+	// First are fields: of the items that are alike in all of them only the first is there, as for a
+	// server that looks for it.
+	First []string `json:"first,omitempty"`
+
 	// Each is a field with a list: there is one item for each element of it then.
 	Each string `json:"each,omitempty"`
 
