@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -77,11 +76,6 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 	logger := o.logger(cmd)
 	if config.Servers, err = o.servers(cmd, args, logger); err != nil {
 		return err
-	}
-	for _, server := range config.Servers {
-		if !slices.Contains(o.states, server.State()) {
-			o.states = append(o.states, server.State())
-		}
 	}
 	conn, err := o.reach(cmd, s, logger)
 	if err != nil {

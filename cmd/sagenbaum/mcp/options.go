@@ -41,8 +41,7 @@ type options struct {
 	listen     string
 	stateless  bool
 
-	named  bool     // the server was
-	states []string // of the servers of a gateway
+	named bool // the server was
 
 	env map[string]string // of the gateway, where its command line is only read
 }

@@ -204,7 +204,7 @@ type ownServer struct {
 
 // startOwn starts a server that outlives this process, in its own session and without the
 // environment of the client, which may have secrets of other servers. It undoes what gateways of
-// this user, and those with the same states, have done.
+// this user have done.
 func (o *options) startOwn(s *cli.Settings) (own *ownServer, err error) {
 	fail := func(err error) error {
 		return cli.Fail(cli.ExitNoServer, "sagenbaum serve, or --server URL of one that runs",
@@ -229,11 +229,8 @@ func (o *options) startOwn(s *cli.Settings) (own *ownServer, err error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	line := []string{"serve", "--data", own.data, "--listen", o.start, "--tenant", s.Tenant}
-	for _, state := range append([]string{gateways}, o.states...) {
-		line = append(line, "--mcp", state)
-	}
-	child := exec.Command(program, line...)
+	child := exec.Command(program, "serve", "--data", own.data, "--listen", o.start,
+		"--tenant", s.Tenant, "--mcp", gateways)
 	child.Dir, child.Stdout, child.Stderr, child.Env = state, log, log, ownEnvironment()
 	detach(child)
 	own.pid, err = marked(state, o.start, func() (*os.Process, error) {

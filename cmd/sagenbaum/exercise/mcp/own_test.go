@@ -169,7 +169,8 @@ func TestAServerThatIsKilledIsStartedAgain(t *testing.T) {
 
 // Client, gateway and its server are killed, and no one starts anything: the server that the gateway
 // has started undoes what they did once it is asked to, also after it was killed and started again by
-// the gateway of another server, and where the images are in a folder that it was not started with.
+// the gateway of another server; and what one does that leaves its undos to others, with its images in
+// another folder.
 func TestTheServerThatAGatewayStartedUndoesWhenItIsGone(t *testing.T) {
 	t.Parallel()
 	address, home := cmdtest.FreeAddress(t), t.TempDir()
@@ -182,7 +183,7 @@ func TestTheServerThatAGatewayStartedUndoesWhenItIsGone(t *testing.T) {
 		return cmdtest.Finished(t, command)
 	}
 	var dirs, starts, plans []string
-	for _, flags := range [][]string{{}, {}, {"--state", t.TempDir()}} {
+	for _, flags := range [][]string{{}, {}, {"--no-undo", "--state", t.TempDir()}} {
 		dir := t.TempDir()
 		dirs, starts = append(dirs, dir), append(starts, treeOf(t, dir))
 		gateway := cmdtest.Sagenbaum(t, slices.Concat([]string{"mcp", "--start", address}, flags, []string{"--"},
@@ -201,6 +202,10 @@ func TestTheServerThatAGatewayStartedUndoesWhenItIsGone(t *testing.T) {
 			r := ask("plan", "show", plan, "-o", "json")
 			return r.Stdout, strings.Count(strings.ReplaceAll(r.Stdout, " ", ""), `"outcome":"completed"`) == 2
 		})
+		if len(flags) > 0 {
+			t.Cleanup(func() { _ = client.Close() })
+			continue
+		}
 		_ = gateway.Process.Kill()
 		_ = client.Close()
 		if pid, err := strconv.Atoi(running(t, listens)[0]); err != nil || len(plans) == 1 &&
