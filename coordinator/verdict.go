@@ -11,8 +11,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// Verdict is a supervisor's word on an action. As an error it says that the
-// forward did not run; errors.Is(err, ErrBlocked) then holds.
+// Verdict is a supervisor's word on an action. As an error it says that the forward did not run;
+// errors.Is(err, ErrBlocked) then holds. Where an earlier process may have run it, the error is a
+// *Recorded in doubt as well.
 type Verdict struct {
 	Action  string
 	Outcome string // block or redirect; allow is no error
@@ -180,11 +181,26 @@ func (a *action) bar() error {
 		if a.verdict.Outcome == verdictRedirect {
 			code = codeRedirected
 		}
-		return a.refuse(code, a.verdict)
+		return a.refuse(code, a.doubted(a.verdict))
 	case a.reviewTimeout > 0 && a.verdict == nil:
-		return a.refuse(codeNoVerdict, fmt.Errorf("%w within %v", ErrNoVerdict, a.reviewTimeout))
+		return a.refuse(codeNoVerdict,
+			a.doubted(fmt.Errorf("%w within %v", ErrNoVerdict, a.reviewTimeout)))
 	}
 	return nil
+}
+
+// doubted is why a forward does not run, with the *Recorded of its doubt where an earlier process
+// may have run it. Called with mu held.
+func (a *action) doubted(cause error) error {
+	if a.doubt == nil {
+		return cause
+	}
+	doubt := &Recorded{Action: a.call.Action, Capability: a.call.Capability,
+		Outcome: api.OutcomeInDoubt, Code: a.doubt.Code, Message: a.doubt.Message}
+	if a.verdict != nil {
+		doubt.By = a.verdict.By
+	}
+	return fmt.Errorf("%w; %w", cause, doubt)
 }
 
 // refuse ends a registered action whose forward must not run. It returns the

@@ -222,7 +222,7 @@ func (a *act) recorded(answer *Acted) error {
 	case errors.As(err, &recorded):
 		answer.Outcome, answer.Code, answer.Message = recorded.Outcome, recorded.Code, recorded.Message
 		answer.Output = recorded.Output
-		if errors.Is(recorded, coordinator.ErrBlocked) {
+		if errors.Is(err, coordinator.ErrBlocked) {
 			answer.By = recorded.By
 		}
 	case errors.As(err, &verdict):

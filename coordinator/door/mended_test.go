@@ -199,7 +199,8 @@ func TestAVerdictThatNoDoorHeardOfIsAsItSays(t *testing.T) {
 		}
 		l.crash()
 		give(c.verdict)
-		if a := l.good(l.post, "tripper", "plan.act", act+"}"); a["state"] != "recorded" || a["by"] != "boss" {
+		if a := l.good(l.post, "tripper", "plan.act", act+"}"); a["state"] != "recorded" || a["by"] != "boss" ||
+			a["outcome"] != c.outcome {
 			t.Errorf("%s: %v", c.plan, a)
 		}
 		l.shows(c.plan, func(got map[string]any) bool {
