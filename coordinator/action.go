@@ -101,7 +101,7 @@ type action struct {
 	reviewBy      time.Time          // set by the first call that waits for one
 	verdict       *Verdict           // the last one that is known
 	barred        error              // why the forward must not run, once that is recorded
-	givenUp       error              // why it was not called while the plan was being undone
+	givenUp       error              // why it was not called, with its plan or by itself
 	doubt         *pb.ForwardInDoubt // not nil: an earlier process may have called its forward
 	state         actionState
 	past          *Recorded // not nil: an earlier process has registered it
@@ -416,7 +416,7 @@ func (p *Plan) admit(d *draft) (*action, error) {
 			return nil, a.barred
 		case a.givenUp != nil:
 			return nil, ledger.Refuse("action.id",
-				fmt.Sprintf("%q was given up while the plan was being undone", d.ID),
+				fmt.Sprintf("%q was given up, and not called", d.ID),
 				"an id of its own for each action")
 		case a.state != actionRegistered && !report && !d.staged:
 			return nil, ledger.Refuse("action.id", fmt.Sprintf("%q has run already", d.ID),

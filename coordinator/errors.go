@@ -77,12 +77,13 @@ var (
 	// will be: run what is left to do under another plan.
 	ErrErased = errors.New("the plan was erased")
 
-	// ErrBlocked is what a *Verdict is when it kept the forward from running.
+	// ErrBlocked is what a *Verdict is when it kept the forward from running. An earlier process
+	// may have run it where the error is a *Recorded as well.
 	ErrBlocked = errors.New("blocked by a supervisor")
 
 	// ErrNotStarted means that an action was registered too long ago for its forward to
-	// be called: it could land after its plan has ended. The effect did not happen, and
-	// the ledger says so; call again with another ID.
+	// be called: it could land after its plan has ended. The effect did not happen, and the ledger
+	// says so, unless the error is a *Recorded as well; call again with another ID.
 	ErrNotStarted = errors.New("its forward was not started in time")
 
 	// ErrUnheard means that a forward without a timeout was interrupted because no executor
@@ -91,7 +92,7 @@ var (
 	ErrUnheard = errors.New("no executor has said that the plan is still open")
 
 	// ErrNoVerdict means that an action that needs a supervisor's verdict got none in
-	// time. The forward did not run.
+	// time. The forward did not run, unless the error is a *Recorded as well.
 	ErrNoVerdict = errors.New("no supervisor has given a verdict")
 
 	// ErrPlanExists means that Begin was given the ID of a plan that exists. Nothing of

@@ -42,7 +42,7 @@ func (a *action) start(ctx context.Context) (context.Context, error) {
 	if err := a.bar(); err != nil {
 		return nil, err
 	}
-	if err := a.tooLate(time.Now()); err != nil {
+	if err := a.doubted(a.tooLate(time.Now())); err != nil {
 		return nil, errors.Join(err, a.giveUpFor(err, ledger.Text(err.Error())))
 	}
 	ctx, cancel := a.bounded(ctx)
@@ -178,6 +178,7 @@ func (a *action) stillOpen(ctx context.Context) error {
 	if a.state != actionRegistered {
 		return nil // start says why
 	}
+	err = a.doubted(err)
 	return errors.Join(err, a.giveUpFor(err, ledger.Text(err.Error())))
 }
 

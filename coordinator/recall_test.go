@@ -70,3 +70,66 @@ func TestAForwardThatWasUndoneIsNotCalledAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatAnEarlierProcessMayHaveCalledIsInDoubt, whatever keeps this one from calling it: that it did
+// not happen is not said.
+func TestWhatAnEarlierProcessMayHaveCalledIsInDoubt(t *testing.T) {
+	for name, c := range map[string]struct {
+		review  bool
+		verdict string // that this process hears of
+		want    error
+	}{
+		"blocked": {true, verdictBlock, ErrBlocked}, "redirected": {true, verdictRedirect, ErrBlocked},
+		"no verdict": {true, "", ErrNoVerdict}, "no executor": {false, "", ErrNotStarted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				opened, err := (&pb.PlanOpened{Label: "trip"}).MarshalVT()
+				if err != nil {
+					t.Fatal(err)
+				}
+				forward, err := (&pb.ForwardRegistered{Capability: write("a").Capability, Review: c.review}).MarshalVT()
+				if err != nil {
+					t.Fatal(err)
+				}
+				past := api.PastAction{Number: 1, Action: "a", Forward: forward, Outcome: api.OutcomeUnknown}
+				if c.review {
+					past.Verdict = verdictAllow
+				}
+				var agent *Coordinator
+				e := &executor{serve: map[string]func([]byte) any{
+					api.HistorySubject(tenant, "a1"): func([]byte) any {
+						return api.HistoryAnswer{Agent: "a1", State: ledger.StateOpen, Opened: opened, Writer: agent.writer,
+							Actions: []api.PastAction{past}}
+					},
+				}}
+				store := memory()
+				agent = start(t, store, e)
+				r, err := agent.Recall(t.Context(), "p")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.verdict != "" {
+					e.notify(t, api.Notice{Plan: "p", State: ledger.StateOpen, Action: "a", Verdict: c.verdict, By: "boss"})
+				}
+				elapse(startSlack + 1) // its plan may have been undone since
+				declared := write("a")
+				declared.Input, declared.Review = nil, c.review
+				calls := 1
+				if c.review {
+					calls++ // and it stays what it is
+				}
+				for range calls {
+					var recorded *Recorded
+					_, err = r.Plan.DoAgain(t.Context(), declared, never(t))
+					if !errors.Is(err, c.want) || !errors.As(err, &recorded) || recorded.Outcome != api.OutcomeInDoubt ||
+						c.verdict != "" && recorded.By != "boss" {
+						t.Errorf("%v", err)
+					}
+				}
+				elapse(LingerMax)
+				wantLines(t, store, "plan_resumed", "forward_in_doubt/a")
+			})
+		})
+	}
+}

@@ -12,6 +12,9 @@ import (
 // that had failed, that was undone, or whose outcome is not known: the same for errors.Is as the
 // first time, as far as the coordinator's own errors and ctx's go. One that was undone is an
 // ErrPartUndone.
+//
+// It is also beside ErrBlocked, ErrNoVerdict and ErrNotStarted, in doubt, where an earlier process
+// may have run the forward that this one must not run.
 type Recorded struct {
 	Action     string
 	Capability string

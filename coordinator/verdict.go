@@ -11,9 +11,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// Verdict is a supervisor's word on an action. As an error it says that the forward did not run;
-// errors.Is(err, ErrBlocked) then holds. Where an earlier process may have run it, the error is a
-// *Recorded in doubt as well.
+// Verdict is a supervisor's word on an action. As an error it says that the
+// forward did not run; errors.Is(err, ErrBlocked) then holds.
 type Verdict struct {
 	Action  string
 	Outcome string // block or redirect; allow is no error
@@ -190,9 +189,9 @@ func (a *action) bar() error {
 }
 
 // doubted is why a forward does not run, with the *Recorded of its doubt where an earlier process
-// may have run it. Called with mu held.
+// may have run it; nil is nil. Called with mu held.
 func (a *action) doubted(cause error) error {
-	if a.doubt == nil {
+	if a.doubt == nil || cause == nil {
 		return cause
 	}
 	doubt := &Recorded{Action: a.call.Action, Capability: a.call.Capability,

@@ -225,6 +225,9 @@ func (a *act) recorded(answer *Acted) error {
 		if errors.Is(err, coordinator.ErrBlocked) {
 			answer.By = recorded.By
 		}
+		if errors.As(err, &verdict) { // an earlier process may have called it
+			answer.Message += "; " + verdict.Error()
+		}
 	case errors.As(err, &verdict):
 		answer.Outcome, answer.Code, answer.Message = api.OutcomeFailed, "blocked", verdict.Reason
 		if answer.By = verdict.By; verdict.Outcome == verdictRedirect {

@@ -200,7 +200,7 @@ func TestAVerdictThatNoDoorHeardOfIsAsItSays(t *testing.T) {
 		l.crash()
 		give(c.verdict)
 		if a := l.good(l.post, "tripper", "plan.act", act+"}"); a["state"] != "recorded" || a["by"] != "boss" ||
-			a["outcome"] != c.outcome {
+			a["outcome"] != c.outcome || !strings.Contains(fmt.Sprint(a["message"]), "no") {
 			t.Errorf("%s: %v", c.plan, a)
 		}
 		l.shows(c.plan, func(got map[string]any) bool {

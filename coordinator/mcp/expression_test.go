@@ -51,6 +51,10 @@ func TestListsOfAProbe(t *testing.T) {
 		{[]List{{Of: "=input.add", Each: "facts", Shape: map[string]any{"it": "to"}}},
 			`[{"it":"a"},{"it":"a"},{"it":"a"}]`},
 		{[]List{{Of: "=probe.things", Each: "name"}}, ""},
+		{[]List{{Of: `=[{"n":1,"x":1},{"n":1,"x":2},{"n":2,"x":1}]`, First: []string{"n"}}}, `[{"n":1,"x":1},{"n":2,"x":1}]`},
+		{[]List{{Of: `=[{"n":1,"x":1},{"n":1,"x":1}]`, First: []string{"n", "x"}}}, `[{"n":1,"x":1}]`},
+		{[]List{{Of: "=probe.things", First: []string{"nmae"}}}, ""},
+		{[]List{{Of: "=input.names", First: []string{"name"}}}, ""},
 		{[]List{{Of: "=input.none"}}, ""},
 	} {
 		vars.Probe = json.RawMessage(things)

@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -92,6 +93,50 @@ func TestClientsOverHTTPHavePlansOfTheirOwn(t *testing.T) {
 	}
 	if got := lines(file); len(got) != 0 {
 		t.Errorf("a gateway that was closed has left %v", got)
+	}
+}
+
+// A question in a call goes to its client; while calls of others are under way as well, the server is
+// told that no one knows whose it is, and one does not answer for another.
+func TestAQuestionAmongTheCallsOfSeveralClientsIsAskedOfNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	asked, answer := make(chan string, 2), make(chan struct{})
+	asks := func(wait <-chan struct{}) *sdk.ClientOptions {
+		return &sdk.ClientOptions{ElicitationHandler: func(_ context.Context,
+			req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			asked <- req.Params.Message
+			<-wait
+			return &sdk.ElicitResult{Action: "accept"}, nil
+		}}
+	}
+	atOnce := make(chan struct{})
+	close(atOnce)
+	first := w.gateway(mcp.Config{TrustHints: true}, asks(answer), config)
+	server := httptest.NewServer(first.gateway.Handler(""))
+	t.Cleanup(func() {
+		server.CloseClientConnections() // a client that is still there listens
+		server.Close()
+	})
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, asks(atOnce)).Connect(t.Context(),
+		&sdk.StreamableClientTransport{Endpoint: server.URL}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	told := make(chan string)
+	go func() { told <- said(first.call("interrupt", map[string]any{"text": "x"})) }()
+	if got := receive(t, asked); got != "sure about x?" {
+		t.Errorf("asked: %s", got)
+	}
+	_, err = session.CallTool(t.Context(), &sdk.CallToolParams{Name: "interrupt", Arguments: note{Text: "y"}})
+	if err == nil || !strings.Contains(err.Error(), "calls of several clients are under way") {
+		t.Errorf("the second: %v", err)
+	}
+	close(answer)
+	if got := <-told; got != "accept" || len(asked) > 0 {
+		t.Errorf("the first: %s; asked once more: %d", got, len(asked))
 	}
 }
 

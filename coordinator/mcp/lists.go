@@ -37,7 +37,7 @@ func (x *expressions) lists(rules []List, vars *triggers.BindingVars) error {
 func (x *expressions) list(rule List, vars triggers.BindingVars) ([]json.RawMessage, error) {
 	items, err := x.items(rule.Of, vars)
 	if err == nil && len(rule.First) > 0 {
-		items = firstOf(items, rule.First)
+		items, err = firstOf(items, rule.First)
 	}
 	if err == nil && rule.Each != "" {
 		items, err = explode(items, rule.Each)
@@ -65,14 +65,23 @@ func (x *expressions) items(text string, vars triggers.BindingVars) ([]json.RawM
 }
 
 // firstOf leaves the first of the items that are alike in some fields.
-func firstOf(items []json.RawMessage, by []string) []json.RawMessage {
-	seen := set{}
-	return slices.DeleteFunc(items, func(item json.RawMessage) bool {
-		key := fields(item, by)
-		again := seen[key]
-		seen[key] = true
-		return again
-	})
+func firstOf(items []json.RawMessage, by []string) ([]json.RawMessage, error) {
+	seen, out := set{}, []json.RawMessage{}
+	for _, item := range items {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(item, &members); err != nil {
+			return nil, err
+		}
+		for _, name := range by {
+			if _, there := members[name]; !there { // or all without it would be one
+				return nil, fmt.Errorf("%s is not in each item", name)
+			}
+		}
+		if key := fields(item, by); !seen[key] {
+			seen[key], out = true, append(out, item)
+		}
+	}
+	return out, nil
 }
 
 // explode makes an item for each element of a field.

@@ -134,8 +134,8 @@ type List struct {
 	Name string `json:"name"`
 	Of   string `json:"of"` // CEL that gives a list
 
-	// First are fields: of the items that are alike in all of them only the first is there, as for a
-	// server that looks for it.
+	// First are fields of each item: of those that are alike in all of them only the first is there,
+	// as for a server that looks for it.
 	First []string `json:"first,omitempty"`
 
 	// Each is a field with a list: there is one item for each element of it then.

@@ -233,8 +233,14 @@ func (r *reading) read() (list []hosted, looked []string, unread map[string]bool
 	}
 	for _, h := range some {
 		same := func(other hosted) bool { return other.undoesAs(h) && !other.named() }
-		if !slices.ContainsFunc(list, same) {
+		i := slices.IndexFunc(list, same)
+		if i < 0 {
 			list = append(list, h)
+		} else if own, other := h.entry.config.State, list[i].entry.config.State; own != other {
+			bad(h.file, h.undo, cli.Fail(cli.ExitUsage,
+				"--instance NAME, another one for each, at its gateway", "its images are in %s, and those of "+
+					"another gateway whose undos have its name in %s: an undo could look in the wrong one",
+				own, other))
 		}
 	}
 	return list, looked, unread

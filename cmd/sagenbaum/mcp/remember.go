@@ -70,10 +70,6 @@ func (o *options) remember(config mcp.Config, args []string) (free func()) {
 		g := started.Gateway{Undo: server.Undo(), Folder: folder, Worker: o.workerLine(args),
 			Files: server.Pack().GoesByPaths(), Tenant: config.Tenant}
 		err := started.Remember(server.State(), g, mcp.KeptFor, time.Now())
-		if own, none := started.Dir(""); err == nil && none == nil && !o.named && own != server.State() {
-			g.State = server.State()
-			err = errors.Join(os.MkdirAll(own, 0o700), started.Remember(own, g, mcp.KeptFor, time.Now()))
-		}
 		if err == nil && config.ServeUndos {
 			var leave func()
 			if leave, err = started.Serve(server.State(), g.Undo, config.Tenant); err == nil {
@@ -84,12 +80,31 @@ func (o *options) remember(config mcp.Config, args []string) (free func()) {
 			config.Logger.Warn("how this gateway was started is not kept", "server", server.Name(),
 				"error", err)
 		}
+		if folder := o.userFolder(server.State()); folder != "" {
+			g.State = server.State()
+			err := errors.Join(os.MkdirAll(folder, 0o700),
+				started.Remember(folder, g, mcp.KeptFor, time.Now()))
+			if err != nil {
+				config.Logger.Warn("the server that gateways start does not undo what this one does once "+
+					"it is gone", "server", server.Name(), "error", err)
+			}
+		}
 	}
 	return func() {
 		for _, leave := range all {
 			leave()
 		}
 	}
+}
+
+// userFolder is where the server that this user's gateways start looks for them, if that is not the
+// folder of this one's images; empty: it is, or this one records at a server that was named.
+func (o *options) userFolder(state string) string {
+	folder, err := started.Dir("")
+	if err != nil || o.named || folder == state {
+		return ""
+	}
+	return folder
 }
 
 // sayUnserved warns of undos that wait because a gateway of this user has ended, maybe of another

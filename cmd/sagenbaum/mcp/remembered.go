@@ -35,11 +35,20 @@ func rememberedIn(state string, bad func(file, server string, err error)) (list 
 		}
 		list = list[:rememberedMax]
 	}
+	slices.SortStableFunc(list, func(a, b hosted) int { return cmp.Compare(a.apart(), b.apart()) })
 	return list, looked
 }
 
 // rememberedMax bounds the gateways that a folder of states has a host serve.
 const rememberedMax = 256
+
+// apart is 1 where the images of a server are not in the folder that remembers it.
+func (h hosted) apart() int {
+	if h.entry.config.State == h.file {
+		return 0
+	}
+	return 1
+}
 
 // rememberedAs is the server of a gateway as this host would start it. It must have the same name,
 // which has the command and the folders in it.
@@ -50,6 +59,9 @@ func rememberedAs(state string, g started.Gateway) (found hosted, looked []strin
 	case len(g.Worker) < len(worker) || !slices.Equal(g.Worker[:len(worker)], worker):
 		return found, nil, cli.Fail(cli.ExitFailed, "sagenbaum serve --mcp FILE",
 			"it has no command line of a worker")
+	case g.State != "" && !isFolder(g.State): // which would be made
+		return found, nil, cli.Fail(cli.ExitFailed, next, "its images were in %s, which is not there",
+			g.State)
 	case g.Relative() != "":
 		return found, nil, cli.Fail(cli.ExitFailed, "an absolute path; or "+next,
 			"%s is relative to the folder of the client", g.Relative())

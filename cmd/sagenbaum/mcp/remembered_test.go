@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,8 +76,8 @@ func TestAHostServesTheGatewaysThatAFolderRemembers(t *testing.T) {
 		list, looked := rememberedIn(state, func(file, server string, err error) {
 			said += fmt.Sprintln(file, server, err)
 		})
-		served := len(list) == 1 && list[0].undo == g.Undo && list[0].entry.config.State == config.State && list[0].gateway.Tenant == g.Tenant &&
-			list[0].gateway.Server != "" && list[0].remembered
+		served := len(list) == 1 && list[0].undo == g.Undo && list[0].gateway.Tenant == g.Tenant &&
+			list[0].entry.config.State == config.State && list[0].gateway.Server != "" && list[0].remembered
 		if served != c.served || !c.served && len(list) > 0 || !strings.Contains(said, c.says) ||
 			(said == "") != (c.says == "") || !slices.Contains(looked, g.File(state)) {
 			t.Errorf("%d: it serves %v, says %q, and looks at %v; want %v and %q", n, list, said, looked, c.served, c.says)
@@ -99,12 +100,30 @@ func TestAHostDoesNotBelieveAFolderThatOthersMayWrite(t *testing.T) {
 	if err := started.Remember(state, g, time.Hour, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	for path, mode := range map[string]os.FileMode{g.File(state): 0o600, state: 0o700} {
+	apart := g
+	apart.State = t.TempDir()
+	server, err = mcp.NewServer(mcp.ServerConfig{Name: "cat", State: apart.State, Command: "cat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	apart.Undo, apart.Worker = server.Undo(), (&options{state: apart.State}).workerLine([]string{"cat"})
+	user := t.TempDir()
+	if err := started.Remember(user, apart, time.Hour, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if list, _ := rememberedIn(user, func(_, _ string, err error) { t.Error(err) }); len(list) != 1 {
+		t.Errorf("it serves %v", list)
+	}
+	for path, mode := range map[string]os.FileMode{g.File(state): 0o600, state: 0o700, apart.State: 0o700} {
 		if err := os.Chmod(path, mode|0o020); err != nil {
 			t.Fatal(err)
 		}
-		said := ""
-		list, _ := rememberedIn(state, func(_, _ string, err error) { said += err.Error() })
+		said, folder := "", state
+		if path == apart.State {
+			folder = user
+		}
+		list, _ := rememberedIn(folder, func(_, _ string, err error) { said += err.Error() })
 		if len(list) > 0 || !strings.Contains(said, "may write "+path) {
 			t.Errorf("it serves %v, and says %q", list, said)
 		}
@@ -122,17 +141,25 @@ func TestAHostLeavesTheUndosOfAGatewayToIt(t *testing.T) {
 	state := filepath.Join(home, "sagenbaum", "mcp")
 	var leave func()
 	for tenant, args := range map[string][]string{"a": {"cat", "1"}, "b": {"cat", "2"}} {
-		server, err := mcp.NewServer(mcp.ServerConfig{Name: "cat", State: state, Command: args[0], Args: args[1:]})
+		images, apart := state, ""
+		if tenant == "a" {
+			apart = t.TempDir()
+			images = apart
+		}
+		server, err := mcp.NewServer(mcp.ServerConfig{Name: "cat", State: images, Command: args[0], Args: args[1:]})
 		if err != nil {
 			t.Fatal(err)
 		}
 		server.Close()
-		if err := started.Remember(state, started.Gateway{Undo: server.Undo(), Worker: new(options).workerLine(args),
-			Files: true, Tenant: tenant}, time.Hour, time.Now()); err != nil {
+		if err := os.MkdirAll(state, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := started.Remember(state, started.Gateway{Undo: server.Undo(), Files: true, Tenant: tenant, State: apart,
+			Worker: (&options{state: apart}).workerLine(args)}, time.Hour, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if tenant == "a" {
-			if leave, err = started.Serve(state, server.Undo(), "a"); err != nil {
+			if leave, err = started.Serve(images, server.Undo(), "a"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -181,6 +208,62 @@ func TestAFileOfAnotherLedgerHidesNothing(t *testing.T) {
 			if tried := strings.Contains(said, "file="+from+" "); tried != slices.Contains(want, name) {
 				t.Errorf("with %q it serves %s: %v, want %s; it says %s", flag, from, tried, want, said)
 			}
+		}
+	}
+}
+
+// Gateways of one name for their undos, with an --instance, each with a folder of its own: an undo
+// could look for its images in the wrong one. The user's own is served, as if it were alone.
+func TestOfOneNameTheServerOfTheFolderItselfIsServed(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", home)
+	own := filepath.Join(home, "sagenbaum", "mcp")
+	gone := filepath.Join(t.TempDir(), "gone")
+	for _, state := range []string{"", t.TempDir(), gone} { // the last one was started last
+		o := &options{state: state, instance: "one"}
+		server, err := mcp.NewServer(mcp.ServerConfig{Name: "cat", State: cmp.Or(state, own), Command: "cat",
+			Instance: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Close()
+		if err := started.Remember(own, started.Gateway{Undo: server.Undo(), Worker: o.workerLine([]string{"cat"}),
+			Files: true, Tenant: "default", State: state}, time.Hour, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(gone); err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	r := &reading{files: []string{own}, log: slog.New(slog.DiscardHandler)}
+	list, _, _ := r.read()
+	for key := range r.refused {
+		for _, want := range []string{"could look in the wrong one", "which is not there"} {
+			if strings.Contains(key, want) {
+				said[want] = key
+			}
+		}
+	}
+	if len(list) != 1 || list[0].entry.config.State != own || len(said) != 2 || len(r.refused) != 2 {
+		t.Errorf("it serves %+v and says %v", list, r.refused)
+	}
+	if _, err := os.Stat(gone); !os.IsNotExist(err) {
+		t.Errorf("it has made the folder again: %v", err)
+	}
+}
+
+// What a gateway does that names no server is undone by the one that gateways start, also where its
+// images are in another folder.
+func TestAGatewayThatNamesNoServerIsOfTheUserFolder(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", "/home/user/state")
+	const folder = "/home/user/state/sagenbaum/mcp"
+	for _, c := range []struct {
+		named       bool
+		state, want string
+	}{{false, "/elsewhere", folder}, {false, folder, ""}, {true, "/elsewhere", ""}, {true, folder, ""}} {
+		if got := (&options{named: c.named}).userFolder(c.state); got != c.want {
+			t.Errorf("%+v: %s", c, got)
 		}
 	}
 }

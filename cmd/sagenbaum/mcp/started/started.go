@@ -9,6 +9,8 @@ package started
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,6 +137,10 @@ func (g Gateway) File(state string) string {
 	name := g.Undo
 	if g.Tenant != "" {
 		name += "." + g.Tenant
+	}
+	if g.State != "" { // one of the same name may have its images here
+		sum := sha256.Sum256([]byte(g.State))
+		name += "." + hex.EncodeToString(sum[:8])
 	}
 	return filepath.Join(state, name+suffix)
 }

@@ -88,16 +88,31 @@ func TestAGatewayIsRememberedAsLongAsItsImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	away := Gateway{Undo: "mcp.away-1", Worker: []string{"away"}, Tenant: "b", State: t.TempDir()}
+	here := away
+	here.State = ""
+	remember(t, state, now, away, here)
+	goAway, err := Serve(away.State, away.Undo, away.Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, g := range []Gateway{away, here} { // of one name, each in its folder
+		at := long.Add(time.Duration(-n) * time.Second)
+		if err := os.Chtimes(g.File(state), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, g := range []Gateway{old, other} {
 		if err := os.Chtimes(g.File(state), long, long); err != nil {
 			t.Fatal(err)
 		}
 	}
 	remember(t, state, now, again)
-	if got := List(state); !reflect.DeepEqual(got, []Gateway{again, other}) {
+	if got := List(state); !reflect.DeepEqual(got, []Gateway{again, other, away}) {
 		t.Errorf("it remembers %v, and not who runs", got)
 	}
 	leave()
+	goAway()
 	remember(t, state, now, again)
 	if got := List(state); !reflect.DeepEqual(got, []Gateway{again}) {
 		t.Errorf("it remembers %v", got)
