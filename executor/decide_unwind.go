@@ -141,6 +141,9 @@ func concurrency(r *rowspb.PlanRow) uint32 {
 	return concurrencyDefault
 }
 
+// Concurrency is how many calls of the plan are out at once, at most.
+func (p *Plan) Concurrency() uint32 { return concurrency(p.Row) }
+
 // next takes the next step of an action that is ready, or whose wait is over.
 func (d *decider) next(p *plan, a *action) bool {
 	switch {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -112,6 +113,9 @@ func (c *checker) folded(h *host, e ledger.Entry, result executor.Result) {
 	if index == len(*results) {
 		*results = append(*results, result)
 		c.judge(e, result)
+		if e.Record.GetProbeAsked() != nil && result.Verdict == executor.Effective {
+			c.asksFew(h, at, e.Record.Plan)
+		}
 		if c.audit != nil {
 			c.audit.judged(c, e, result)
 		}
@@ -167,6 +171,15 @@ func (c *checker) judge(e ledger.Entry, result executor.Result) {
 	if k.GetDepth() > limit && !strings.Contains(k.Lease, ".") {
 		c.fail("I25", at, "lease %s of plan %s fires at depth %d of %d", k.Lease, e.Record.Plan,
 			k.Depth, limit)
+	}
+}
+
+// asksFew: a question of an open plan finds room among the calls of it that are out (L1).
+func (c *checker) asksFew(h *host, at uint64, plan string) {
+	p := executor.Live(h.state).Plan(plan)
+	out, most := p.Row.InFlight, p.Concurrency()
+	if p.Row.Phase == rowspb.Phase_PHASE_OPEN && out > most {
+		c.fail("L1", at, "open plan %s has %d calls out, and may have %d", plan, out, most)
 	}
 }
 

@@ -149,6 +149,7 @@ func (c *checker) checkPlans(h *host) {
 				c.checkDeliveries(v)
 			}
 			c.checkStrays(v)
+			c.checkQuestions(h, v.Plan)
 		}
 		if after = next; next == "" {
 			break
@@ -157,6 +158,19 @@ func (c *checker) checkPlans(h *host) {
 	for _, call := range h.state.InFlight() {
 		if call.Purpose != "" {
 			c.fail("L1", 0, "%s of %s %s has no answer", call.Purpose, call.Plan, call.Action)
+		}
+	}
+}
+
+// checkQuestions: a question that is due is out, unless others of its plan leave it no room (L1).
+func (c *checker) checkQuestions(h *host, plan string) {
+	p := executor.Live(h.state).Plan(plan)
+	for _, n := range p.Row.Asking {
+		a := p.Action(n)
+		due := a.Row.AskNs != 0 && a.Row.AskNs < h.clock.instant().EpochNs-second
+		if due && a.CannotAsk() == "" && p.Row.InFlight < p.Concurrency() {
+			c.fail("L1", 0, "whether action %s of plan %s has happened was to be asked at %d, and is not",
+				a.Fixed.Id, plan, a.Row.AskNs)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
@@ -360,4 +361,27 @@ func (w *world) drawContract(r *random, id string, c *pb.CompensationRegistered)
 	if r.percent(10) {
 		c.Page = "oncall"
 	}
+}
+
+// drawLeft makes a plan whose agent hears nothing of its forwards, and goes on without it, or goes
+// away: what happened is asked, of few of them at once.
+func drawLeft(w *world, n int) *planSpec {
+	r := newRandom(w.options.Seed, streamLeft)
+	p := &planSpec{n: n, id: fmt.Sprintf("p%d", n), agent: fmt.Sprintf("a%d", n%3), r: r,
+		startNs: r.between(0, loadNs), opened: drawWord(r, "left")}
+	p.opened.Concurrency = uint32(1 + r.below(2))
+	for range 2 + r.below(3) {
+		a := w.drawPlain(p)
+		a.pair.compensation.Probe = &pb.Probe{Call: &pb.Call{Capability: "find." + a.id,
+			Bindings: bindingsOf(w), TimeoutNs: 2 * second, Attempts: 3, BackoffNs: second}}
+		a.pair.compensation.AskAfterNs = w.askAfter(a.id)
+		if w.faults.Has(FaultForward) {
+			a.mute, a.detached, a.luck = true, false, pick(r, luckLost, luckSilent, luckSilent, luckTwice)
+		}
+	}
+	if r.percent(30) {
+		p.steps = append(p.steps, step{kind: stepWait, waitNs: r.between(5*second, 120*second)},
+			step{kind: pick(r, stepFail, stepCommit)})
+	}
+	return p
 }

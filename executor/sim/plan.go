@@ -133,6 +133,9 @@ func (w *world) openPlans() {
 	if count++; w.settings.twice && count < plansMax && w.options.Drop>>count&1 == 0 {
 		w.begin(drawTwice(w, count))
 	}
+	if count++; w.settings.left && count < plansMax && w.options.Drop>>count&1 == 0 {
+		w.begin(drawLeft(w, count))
+	}
 }
 
 // drawRun makes a plan of actions one after the other whose undos ask for nothing else: they

@@ -39,6 +39,7 @@ const (
 	streamRun    = 700
 	streamLast   = 800
 	streamTwice  = 850
+	streamLeft   = 870
 	streamStaged = 900
 	streamMoves  = 950
 	streamPlan   = 1000
@@ -109,6 +110,7 @@ type settings struct {
 	holds     bool // conditions are held after the commit
 	lasts     bool // there is a plan with children that end with an irreversible act
 	twice     bool // there is a plan whose commit finds too much, and that is undone instead
+	left      bool // there is a plan of doubts that is left open
 	stages    bool // plans stage acts, which are delivered after their commit
 }
 
@@ -157,6 +159,7 @@ func newWorld(o Options) *world {
 	w.settings.reviews = newRandom(o.Seed, streamReview-1).percent(20)
 	w.settings.holds = newRandom(o.Seed, streamRun-5).percent(25)
 	w.settings.lasts = newRandom(o.Seed, streamLast-1).percent(15)
+	w.settings.left = newRandom(o.Seed, streamLeft-1).percent(15)
 	w.settings.stages = Stages(o.Seed)
 	hosts := 1
 	if w.faults.Has(FaultRivals) || r.percent(15) {
