@@ -38,30 +38,38 @@ func TestAPlanThatOpensWhileItIsRecalledIsOpen(t *testing.T) {
 	})
 }
 
+// recalled is an open plan with an action a of an earlier process, whose outcome is not known.
+func recalled(t *testing.T, store Appender, registered *pb.ForwardRegistered,
+	past api.PastAction) (*Recalled, *executor) {
+	t.Helper()
+	opened, err := (&pb.PlanOpened{Label: "trip"}).MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if past.Forward, err = registered.MarshalVT(); err != nil {
+		t.Fatal(err)
+	}
+	past.Number, past.Action, past.Outcome = 1, "a", api.OutcomeUnknown
+	var c *Coordinator
+	e := &executor{serve: map[string]func([]byte) any{
+		api.HistorySubject(tenant, "a1"): func([]byte) any {
+			return api.HistoryAnswer{Agent: "a1", State: ledger.StateOpen, Opened: opened, Writer: c.writer,
+				Actions: []api.PastAction{past}}
+		},
+	}}
+	c = start(t, store, e)
+	r, err := c.Recall(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, e
+}
+
 // TestAForwardThatWasUndoneIsNotCalledAgain, although nothing is recorded of its outcome.
 func TestAForwardThatWasUndoneIsNotCalledAgain(t *testing.T) {
 	in(t, func(t *testing.T) {
-		opened, err := (&pb.PlanOpened{Label: "trip"}).MarshalVT()
-		if err != nil {
-			t.Fatal(err)
-		}
-		forward, err := (&pb.ForwardRegistered{Capability: write("a").Capability}).MarshalVT()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var c *Coordinator
-		e := &executor{serve: map[string]func([]byte) any{
-			api.HistorySubject(tenant, "a1"): func([]byte) any {
-				return api.HistoryAnswer{Agent: "a1", State: ledger.StateOpen, Opened: opened, Writer: c.writer,
-					Actions: []api.PastAction{{Number: 1, Action: "a", Forward: forward, Undone: true,
-						Outcome: api.OutcomeUnknown}}}
-			},
-		}}
-		c = start(t, memory(), e)
-		r, err := c.Recall(t.Context(), "p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, _ := recalled(t, memory(), &pb.ForwardRegistered{Capability: write("a").Capability},
+			api.PastAction{Undone: true})
 		declared := write("a")
 		declared.Input = nil
 		var recorded *Recorded
@@ -84,31 +92,12 @@ func TestWhatAnEarlierProcessMayHaveCalledIsInDoubt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
-				opened, err := (&pb.PlanOpened{Label: "trip"}).MarshalVT()
-				if err != nil {
-					t.Fatal(err)
-				}
-				forward, err := (&pb.ForwardRegistered{Capability: write("a").Capability, Review: c.review}).MarshalVT()
-				if err != nil {
-					t.Fatal(err)
-				}
-				past := api.PastAction{Number: 1, Action: "a", Forward: forward, Outcome: api.OutcomeUnknown}
+				past := api.PastAction{}
 				if c.review {
 					past.Verdict = verdictAllow
 				}
-				var agent *Coordinator
-				e := &executor{serve: map[string]func([]byte) any{
-					api.HistorySubject(tenant, "a1"): func([]byte) any {
-						return api.HistoryAnswer{Agent: "a1", State: ledger.StateOpen, Opened: opened, Writer: agent.writer,
-							Actions: []api.PastAction{past}}
-					},
-				}}
 				store := memory()
-				agent = start(t, store, e)
-				r, err := agent.Recall(t.Context(), "p")
-				if err != nil {
-					t.Fatal(err)
-				}
+				r, e := recalled(t, store, &pb.ForwardRegistered{Capability: write("a").Capability, Review: c.review}, past)
 				if c.verdict != "" {
 					e.notify(t, api.Notice{Plan: "p", State: ledger.StateOpen, Action: "a", Verdict: c.verdict, By: "boss"})
 				}
@@ -121,7 +110,7 @@ func TestWhatAnEarlierProcessMayHaveCalledIsInDoubt(t *testing.T) {
 				}
 				for range calls {
 					var recorded *Recorded
-					_, err = r.Plan.DoAgain(t.Context(), declared, never(t))
+					_, err := r.Plan.DoAgain(t.Context(), declared, never(t))
 					if !errors.Is(err, c.want) || !errors.As(err, &recorded) || recorded.Outcome != api.OutcomeInDoubt ||
 						c.verdict != "" && recorded.By != "boss" {
 						t.Errorf("%v", err)

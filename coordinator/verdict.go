@@ -194,12 +194,9 @@ func (a *action) doubted(cause error) error {
 	if a.doubt == nil || cause == nil {
 		return cause
 	}
-	doubt := &Recorded{Action: a.call.Action, Capability: a.call.Capability,
-		Outcome: api.OutcomeInDoubt, Code: a.doubt.Code, Message: a.doubt.Message}
-	if a.verdict != nil {
-		doubt.By = a.verdict.By
-	}
-	return fmt.Errorf("%w; %w", cause, doubt)
+	doubt := a.known()
+	doubt.Outcome, doubt.Code, doubt.Message = api.OutcomeInDoubt, a.doubt.Code, a.doubt.Message
+	return fmt.Errorf("%w; %w", cause, &doubt)
 }
 
 // refuse ends a registered action whose forward must not run. It returns the

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,11 +57,7 @@ func TestTheConformanceSuiteRunsAgainstTheGateway(t *testing.T) {
 	w := newWorld(t)
 	c := w.gateway(mcp.Config{Unknown: mcp.RecordUnknown}, nil,
 		mcp.ServerConfig{Name: "everything", Command: program, State: t.TempDir()})
-	server := httptest.NewServer(c.gateway.Handler(""))
-	t.Cleanup(func() {
-		server.CloseClientConnections() // a client that is still there listens
-		server.Close()
-	})
+	server := serves(t, c.gateway.Handler(""))
 	if out, err := suite(t.Context(), t, "server", []string{"--url", server.URL}, nil); err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -387,4 +389,26 @@ func filesOnly(tree map[string]string) map[string]string {
 		}
 	}
 	return tree
+}
+
+// serves serves HTTP until the test ends.
+func serves(t testing.TB, handler http.Handler) *httptest.Server {
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		server.CloseClientConnections() // a client that is still there listens
+		server.Close()
+	})
+	return server
+}
+
+// connects is a client over HTTP until the test ends.
+func connects(t testing.TB, address string, options *sdk.ClientOptions) *sdk.ClientSession {
+	t.Helper()
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options).Connect(t.Context(),
+		&sdk.StreamableClientTransport{Endpoint: address}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	return session
 }

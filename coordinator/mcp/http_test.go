@@ -33,11 +33,7 @@ func TestClientsOverHTTPHavePlansOfTheirOwn(t *testing.T) {
 	w := newWorld(t)
 	config, file := w.notes(t)
 	first := w.gateway(mcp.Config{ServeUndos: true, OnDisconnect: mcp.FailPlan}, nil, config)
-	server := httptest.NewServer(first.gateway.Handler("secret"))
-	t.Cleanup(func() {
-		server.CloseClientConnections() // a client that is still there listens
-		server.Close()
-	})
+	server := serves(t, first.gateway.Handler("secret"))
 	connect := func(token string) (*client, error) {
 		session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
 			&sdk.StreamableClientTransport{Endpoint: server.URL, HTTPClient: &http.Client{
@@ -114,23 +110,14 @@ func TestAQuestionAmongTheCallsOfSeveralClientsIsAskedOfNone(t *testing.T) {
 	atOnce := make(chan struct{})
 	close(atOnce)
 	first := w.gateway(mcp.Config{TrustHints: true}, asks(answer), config)
-	server := httptest.NewServer(first.gateway.Handler(""))
-	t.Cleanup(func() {
-		server.CloseClientConnections() // a client that is still there listens
-		server.Close()
-	})
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, asks(atOnce)).Connect(t.Context(),
-		&sdk.StreamableClientTransport{Endpoint: server.URL}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = session.Close() })
+	server := serves(t, first.gateway.Handler(""))
+	session := connects(t, server.URL, asks(atOnce))
 	told := make(chan string)
 	go func() { told <- said(first.call("interrupt", map[string]any{"text": "x"})) }()
 	if got := receive(t, asked); got != "sure about x?" {
 		t.Errorf("asked: %s", got)
 	}
-	_, err = session.CallTool(t.Context(), &sdk.CallToolParams{Name: "interrupt", Arguments: note{Text: "y"}})
+	_, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "interrupt", Arguments: note{Text: "y"}})
 	if err == nil || !strings.Contains(err.Error(), "calls of several clients are under way") {
 		t.Errorf("the second: %v", err)
 	}
@@ -214,18 +201,10 @@ func TestCloseSaysWhatStandsOfClientsOverHTTP(t *testing.T) {
 	config, file := w.notes(t)
 	g := w.gateway(mcp.Config{ServeUndos: true, OnDisconnect: mcp.FailPlan}, nil, config)
 	g.leave()
-	server := httptest.NewServer(g.gateway.Handler(""))
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
+	server := serves(t, g.gateway.Handler(""))
 	var plans []string
 	for _, text := range []string{"locked", "fine", "locked"} {
-		session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
-			&sdk.StreamableClientTransport{Endpoint: server.URL}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		session := connects(t, server.URL, nil)
 		c := &client{t: t, gateway: g.gateway, session: session}
 		plan := planOf(c.call("add", map[string]any{"text": text}))
 		if err := session.Close(); err != nil {
@@ -263,18 +242,9 @@ func TestPlansOfClientsThatHaveGoneAreForgotten(t *testing.T) {
 	config, _ := w.notes(t)
 	g := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
 	g.leave()
-	server := httptest.NewServer(g.gateway.Handler(""))
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
+	server := serves(t, g.gateway.Handler(""))
 	connect := func() *client {
-		session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
-			&sdk.StreamableClientTransport{Endpoint: server.URL}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &client{t: t, gateway: g.gateway, session: session}
+		return &client{t: t, gateway: g.gateway, session: connects(t, server.URL, nil)}
 	}
 	var plan string
 	for i := range 3 {

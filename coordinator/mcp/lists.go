@@ -68,7 +68,7 @@ func (x *expressions) items(text string, vars triggers.BindingVars) ([]json.RawM
 func firstOf(items []json.RawMessage, by []string) ([]json.RawMessage, error) {
 	seen, out := set{}, []json.RawMessage{}
 	for _, item := range items {
-		var members map[string]json.RawMessage
+		var members map[string]any
 		if err := json.Unmarshal(item, &members); err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func firstOf(items []json.RawMessage, by []string) ([]json.RawMessage, error) {
 				return nil, fmt.Errorf("%s is not in each item", name)
 			}
 		}
-		if key := fields(item, by); !seen[key] {
+		if key := keyOf(members, by); !seen[key] {
 			seen[key], out = true, append(out, item)
 		}
 	}
@@ -218,6 +218,11 @@ func fields(item json.RawMessage, names []string) string {
 	if json.Unmarshal(item, &members) != nil {
 		return ""
 	}
+	return keyOf(members, names)
+}
+
+// keyOf is what fields gives of an item that was read.
+func keyOf(members map[string]any, names []string) string {
 	var parts []string
 	for _, name := range names {
 		parts = append(parts, comparable(members[name]))

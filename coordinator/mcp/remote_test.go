@@ -121,9 +121,8 @@ func TestAServerAtAURLIsAsOneThatIsStarted(t *testing.T) {
 			w := newWorld(t)
 			file := filepath.Join(t.TempDir(), "notes")
 			server := newNotes(file)
-			at := httptest.NewServer(withSecret(sdk.NewStreamableHTTPHandler(
+			at := serves(t, withSecret(sdk.NewStreamableHTTPHandler(
 				func(*http.Request) *sdk.Server { return server }, options)))
-			t.Cleanup(func() { at.CloseClientConnections(); at.Close() })
 			config := mcp.ServerConfig{Name: "notes", URL: at.URL + "?of=notes", State: t.TempDir(),
 				Headers: map[string]string{"authorization": "Bearer " + secret}, Packs: []mcp.Pack{notes(t)}}
 			changed, progress := make(chan bool, 10), make(chan string, 10)
@@ -318,8 +317,7 @@ func TestWhatAServerAtAURLDoesNotAnswer(t *testing.T) {
 			t.Parallel()
 			w, o := newWorld(t), new(odd)
 			file := filepath.Join(t.TempDir(), "notes")
-			at := httptest.NewServer(o.handler(file))
-			t.Cleanup(func() { at.CloseClientConnections(); at.Close() })
+			at := serves(t, o.handler(file))
 			config := mcp.ServerConfig{Name: "notes", URL: at.URL + "?of=notes", State: t.TempDir(),
 				Headers: map[string]string{"Authorization": "Bearer " + secret}, Packs: []mcp.Pack{notes(t)}}
 			c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
@@ -354,8 +352,7 @@ func TestWhatAServerAtAURLDoesNotAnswer(t *testing.T) {
 func TestAForgottenSessionIsBegunAnew(t *testing.T) {
 	t.Parallel()
 	w, o := newWorld(t), new(odd)
-	at := httptest.NewServer(o.handler(filepath.Join(t.TempDir(), "notes")))
-	t.Cleanup(func() { at.CloseClientConnections(); at.Close() })
+	at := serves(t, o.handler(filepath.Join(t.TempDir(), "notes")))
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, mcp.ServerConfig{Name: "notes", URL: at.URL + "?of=notes",
 		State: t.TempDir(), Headers: map[string]string{"Authorization": "Bearer " + secret},
 		Packs: []mcp.Pack{notes(t)}})
@@ -437,8 +434,7 @@ func TestAServerOfFilesAtAURLNeedsRoots(t *testing.T) {
 			called <- true
 			return text("done"), nil
 		})
-	at := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
-	t.Cleanup(func() { at.CloseClientConnections(); at.Close() })
+	at := serves(t, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
 	dir := t.TempDir()
 	options := &sdk.ClientOptions{}
 	c := w.gateway(mcp.Config{ServeUndos: true}, options, mcp.ServerConfig{Name: "files", URL: at.URL,

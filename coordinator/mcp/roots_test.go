@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -229,11 +228,7 @@ func TestRootsThatTheConfigurationNamesHold(t *testing.T) {
 func TestRootsOfClientsOverHTTPCountForNothing(t *testing.T) {
 	t.Parallel()
 	w, own, other := newWorld(t), t.TempDir(), t.TempDir()
-	server := httptest.NewServer(w.gateway(mcp.Config{}, nil, w.files(own)).gateway.Handler("secret"))
-	t.Cleanup(func() {
-		server.CloseClientConnections() // a client that is still there listens
-		server.Close()
-	})
+	server := serves(t, w.gateway(mcp.Config{}, nil, w.files(own)).gateway.Handler("secret"))
 	client := sdk.NewClient(&sdk.Implementation{Name: "rooted", Version: "1"}, nil)
 	client.AddRoots(rootsOf(other)...)
 	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: server.URL,

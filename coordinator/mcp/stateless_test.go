@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -42,8 +41,7 @@ func (w *world) listens(config mcp.Config, server mcp.ServerConfig) (g *client, 
 	w.t.Helper()
 	g = w.gateway(config, nil, server)
 	g.leave()
-	at := httptest.NewServer(g.gateway.Handler(""))
-	w.t.Cleanup(func() { at.CloseClientConnections(); at.Close() })
+	at := serves(w.t, g.gateway.Handler(""))
 	return g, at.URL
 }
 

@@ -42,8 +42,8 @@ func (a *actionSpec) staged() bool { return a.pair.forward.GetDeliver() != nil }
 // child that has some, too.
 func drawStaged(w *world, n int) *planSpec {
 	r := newRandom(w.options.Seed, streamStaged+10+uint64(n))
-	p := &planSpec{n: n, id: fmt.Sprintf("p%d", n), agent: fmt.Sprintf("a%d", n%3), r: r,
-		startNs: r.between(0, loadNs), opened: drawWord(r, "staged")}
+	p := drawPlan(n, r)
+	p.opened = drawWord(r, "staged")
 	p.opened.SecondApprover = r.percent(5)
 	if r.percent(20) {
 		p.opened.DeadlineNs = epoch0 + p.startNs + r.between(2*second, 60*second)

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
 
@@ -363,18 +362,46 @@ func (w *world) drawContract(r *random, id string, c *pb.CompensationRegistered)
 	}
 }
 
+const labelTwice = "twice"
+
+// drawTwice makes a plan whose forwards happen twice, and that is committed before its agent says
+// so. Its commit finds too much of them, and an operator has most of such plans undone instead.
+// Some wait before they are committed, so that what someone sees of them comes first.
+func drawTwice(w *world, n int) *planSpec {
+	r := newRandom(w.options.Seed, streamTwice)
+	p := drawPlan(n, r)
+	p.opened = drawWord(r, labelTwice)
+	for range 1 + r.below(2) {
+		a := drawProbed(w, p)
+		if w.faults.Has(FaultForward) {
+			a.luck, a.mute, a.detached, a.lateNs = luckTwice, true, false, 60*second
+		}
+	}
+	if r.percent(50) {
+		p.steps = append(p.steps, step{kind: stepWait, waitNs: r.between(5*second, 60*second)})
+	}
+	p.steps = append(p.steps, step{kind: stepCommit})
+	stop := &pb.Record{Plan: p.id, Kind: &pb.Record_CancelRequested{
+		CancelRequested: &pb.CancelRequested{Reason: "not twice", Actor: "ann"}}}
+	if afterNs := p.startNs + r.between(10*second, 80*second); r.percent(80) && !w.options.Alone {
+		w.after(afterNs, func() {
+			if !w.healed {
+				w.tell(operator("ann"), stop)
+			}
+		})
+	}
+	return p
+}
+
 // drawLeft makes a plan whose agent hears nothing of its forwards, and goes on without it, or goes
 // away: what happened is asked, of few of them at once.
 func drawLeft(w *world, n int) *planSpec {
 	r := newRandom(w.options.Seed, streamLeft)
-	p := &planSpec{n: n, id: fmt.Sprintf("p%d", n), agent: fmt.Sprintf("a%d", n%3), r: r,
-		startNs: r.between(0, loadNs), opened: drawWord(r, "left")}
+	p := drawPlan(n, r)
+	p.opened = drawWord(r, "left")
 	p.opened.Concurrency = uint32(1 + r.below(2))
 	for range 2 + r.below(3) {
-		a := w.drawPlain(p)
-		a.pair.compensation.Probe = &pb.Probe{Call: &pb.Call{Capability: "find." + a.id,
-			Bindings: bindingsOf(w), TimeoutNs: 2 * second, Attempts: 3, BackoffNs: second}}
-		a.pair.compensation.AskAfterNs = w.askAfter(a.id)
+		a := drawProbed(w, p)
 		if w.faults.Has(FaultForward) {
 			a.mute, a.detached, a.luck = true, false, pick(r, luckLost, luckSilent, luckSilent, luckTwice)
 		}
@@ -384,4 +411,13 @@ func drawLeft(w *world, n int) *planSpec {
 			step{kind: pick(r, stepFail, stepCommit)})
 	}
 	return p
+}
+
+// drawProbed adds a plain action to a plan that can be asked whether it has happened.
+func drawProbed(w *world, p *planSpec) *actionSpec {
+	a := w.drawPlain(p)
+	a.pair.compensation.Probe = &pb.Probe{Call: &pb.Call{Capability: "find." + a.id,
+		Bindings: bindingsOf(w), TimeoutNs: 2 * second, Attempts: 3, BackoffNs: second}}
+	a.pair.compensation.AskAfterNs = w.askAfter(a.id)
+	return a
 }

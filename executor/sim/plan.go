@@ -119,31 +119,32 @@ func (w *world) openPlans() {
 			w.begin(p)
 		}
 	}
-	if w.settings.runs && count < plansMax && w.options.Drop>>count&1 == 0 {
-		w.begin(w.drawRun(count))
-	}
-	if count++; w.settings.lasts && count < plansMax && w.options.Drop>>count&1 == 0 {
-		w.begin(w.drawLast(count))
-	}
-	for range 2 {
-		if count++; w.settings.stages && count < plansMax && w.options.Drop>>count&1 == 0 {
-			w.begin(drawStaged(w, count))
+	special := func(is bool, draw func(w *world, n int) *planSpec) {
+		if is && count < plansMax && w.options.Drop>>count&1 == 0 {
+			w.begin(draw(w, count))
 		}
+		count++
 	}
-	if count++; w.settings.twice && count < plansMax && w.options.Drop>>count&1 == 0 {
-		w.begin(drawTwice(w, count))
-	}
-	if count++; w.settings.left && count < plansMax && w.options.Drop>>count&1 == 0 {
-		w.begin(drawLeft(w, count))
-	}
+	special(w.settings.runs, (*world).drawRun)
+	special(w.settings.lasts, (*world).drawLast)
+	special(w.settings.stages, drawStaged)
+	special(w.settings.stages, drawStaged)
+	special(w.settings.twice, drawTwice)
+	special(w.settings.left, drawLeft)
+}
+
+// drawPlan begins a plan, which starts while others do.
+func drawPlan(n int, r *random) *planSpec {
+	return &planSpec{n: n, id: fmt.Sprintf("p%d", n), agent: fmt.Sprintf("a%d", n%3), r: r,
+		startNs: r.between(0, loadNs)}
 }
 
 // drawRun makes a plan of actions one after the other whose undos ask for nothing else: they
 // may be dispatched ahead.
 func (w *world) drawRun(n int) *planSpec {
 	r := newRandom(w.options.Seed, streamRun)
-	p := &planSpec{n: n, id: fmt.Sprintf("p%d", n), agent: fmt.Sprintf("a%d", n%3), r: r,
-		startNs: r.between(0, loadNs), opened: &pb.PlanOpened{Label: "run", Owner: "ops"}}
+	p := drawPlan(n, r)
+	p.opened = &pb.PlanOpened{Label: "run", Owner: "ops"}
 	if r.percent(30) {
 		p.opened.DeadlineNs = epoch0 + p.startNs + r.between(2*second, 30*second)
 	}
@@ -177,8 +178,8 @@ func (w *world) drawRun(n int) *planSpec {
 // Most are undone before it is: their entries are its owner's before its unwind begins.
 func (w *world) drawLast(n int) *planSpec {
 	r := newRandom(w.options.Seed, streamLast)
-	p := &planSpec{n: n, id: fmt.Sprintf("p%d", n), agent: fmt.Sprintf("a%d", n%3), r: r,
-		startNs: r.between(0, loadNs), opened: drawWord(r, "last")}
+	p := drawPlan(n, r)
+	p.opened = drawWord(r, "last")
 	w.drawPlain(p).pair.forward.Branch = false
 	for range 2 + r.below(2) {
 		q := &planSpec{n: n, id: fmt.Sprintf("%s_%d", p.id, len(p.steps)), agent: p.agent,
@@ -195,40 +196,6 @@ func (w *world) drawLast(n int) *planSpec {
 			step{kind: stepWait, waitNs: r.between(second, 20*second)})
 	}
 	p.steps = append(p.steps, step{kind: stepFail})
-	return p
-}
-
-const labelTwice = "twice"
-
-// drawTwice makes a plan whose forwards happen twice, and that is committed before its agent says
-// so. Its commit finds too much of them, and an operator has most of such plans undone instead.
-// Some wait before they are committed, so that what someone sees of them comes first.
-func drawTwice(w *world, n int) *planSpec {
-	r := newRandom(w.options.Seed, streamTwice)
-	p := &planSpec{n: n, id: fmt.Sprintf("p%d", n), agent: fmt.Sprintf("a%d", n%3), r: r,
-		startNs: r.between(0, loadNs), opened: drawWord(r, labelTwice)}
-	for range 1 + r.below(2) {
-		a := w.drawPlain(p)
-		a.pair.compensation.Probe = &pb.Probe{Call: &pb.Call{Capability: "find." + a.id,
-			Bindings: bindingsOf(w), TimeoutNs: 2 * second, Attempts: 3, BackoffNs: second}}
-		a.pair.compensation.AskAfterNs = w.askAfter(a.id)
-		if w.faults.Has(FaultForward) {
-			a.luck, a.mute, a.detached, a.lateNs = luckTwice, true, false, 60*second
-		}
-	}
-	if r.percent(50) {
-		p.steps = append(p.steps, step{kind: stepWait, waitNs: r.between(5*second, 60*second)})
-	}
-	p.steps = append(p.steps, step{kind: stepCommit})
-	stop := &pb.Record{Plan: p.id, Kind: &pb.Record_CancelRequested{
-		CancelRequested: &pb.CancelRequested{Reason: "not twice", Actor: "ann"}}}
-	if afterNs := p.startNs + r.between(10*second, 80*second); r.percent(80) && !w.options.Alone {
-		w.after(afterNs, func() {
-			if !w.healed {
-				w.tell(operator("ann"), stop)
-			}
-		})
-	}
 	return p
 }
 

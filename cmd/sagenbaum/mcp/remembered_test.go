@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,6 +16,23 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 )
+
+// remembers has a folder remember how a gateway of cat is started with these flags, and gives that.
+func remembers(t *testing.T, folder string, o options, tenant string, args ...string) started.Gateway {
+	t.Helper()
+	server, err := mcp.NewServer(mcp.ServerConfig{Name: "cat", State: cmp.Or(o.state, folder), Command: "cat",
+		Args: args, Instance: o.instance})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	g := started.Gateway{Undo: server.Undo(), Worker: o.workerLine(append([]string{"cat"}, args...)), Files: true,
+		Tenant: tenant, State: o.state}
+	if err := errors.Join(os.MkdirAll(folder, 0o700), started.Remember(folder, g, time.Hour, time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
 
 // A host serves the servers of files that a folder of states remembers, in the tenant that each has
 // recorded in, and nothing that would be another server here.
@@ -90,37 +108,18 @@ func TestAHostServesTheGatewaysThatAFolderRemembers(t *testing.T) {
 
 // Who may write what a folder remembers has programs run.
 func TestAHostDoesNotBelieveAFolderThatOthersMayWrite(t *testing.T) {
-	state := t.TempDir()
-	server, err := mcp.NewServer(mcp.ServerConfig{Name: "cat", State: state, Command: "cat"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Close()
-	g := started.Gateway{Undo: server.Undo(), Worker: new(options).workerLine([]string{"cat"}), Files: true, Tenant: "a"}
-	if err := started.Remember(state, g, time.Hour, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	apart := g
-	apart.State = t.TempDir()
-	server, err = mcp.NewServer(mcp.ServerConfig{Name: "cat", State: apart.State, Command: "cat"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Close()
-	apart.Undo, apart.Worker = server.Undo(), (&options{state: apart.State}).workerLine([]string{"cat"})
-	user := t.TempDir()
-	if err := started.Remember(user, apart, time.Hour, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	state, user, apart := t.TempDir(), t.TempDir(), t.TempDir()
+	g := remembers(t, state, options{}, "a")
+	remembers(t, user, options{state: apart}, "a")
 	if list, _ := rememberedIn(user, func(_, _ string, err error) { t.Error(err) }); len(list) != 1 {
 		t.Errorf("it serves %v", list)
 	}
-	for path, mode := range map[string]os.FileMode{g.File(state): 0o600, state: 0o700, apart.State: 0o700} {
+	for path, mode := range map[string]os.FileMode{g.File(state): 0o600, state: 0o700, apart: 0o700} {
 		if err := os.Chmod(path, mode|0o020); err != nil {
 			t.Fatal(err)
 		}
 		said, folder := "", state
-		if path == apart.State {
+		if path == apart {
 			folder = user
 		}
 		list, _ := rememberedIn(folder, func(_, _ string, err error) { said += err.Error() })
@@ -139,30 +138,11 @@ func TestAHostLeavesTheUndosOfAGatewayToIt(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", home)
 	state := filepath.Join(home, "sagenbaum", "mcp")
-	var leave func()
-	for tenant, args := range map[string][]string{"a": {"cat", "1"}, "b": {"cat", "2"}} {
-		images, apart := state, ""
-		if tenant == "a" {
-			apart = t.TempDir()
-			images = apart
-		}
-		server, err := mcp.NewServer(mcp.ServerConfig{Name: "cat", State: images, Command: args[0], Args: args[1:]})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server.Close()
-		if err := os.MkdirAll(state, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := started.Remember(state, started.Gateway{Undo: server.Undo(), Files: true, Tenant: tenant, State: apart,
-			Worker: (&options{state: apart}).workerLine(args)}, time.Hour, time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		if tenant == "a" {
-			if leave, err = started.Serve(images, server.Undo(), "a"); err != nil {
-				t.Fatal(err)
-			}
-		}
+	images := t.TempDir()
+	remembers(t, state, options{}, "b", "2")
+	leave, err := started.Serve(images, remembers(t, state, options{state: images}, "a", "1").Undo, "a")
+	if err != nil {
+		t.Fatal(err)
 	}
 	file := hostedFile(t, `"cat": {"command": "sagenbaum",
 		"args": ["mcp", "--tenant", "b", "--server-name", "cat", "--", "cat", "2"], "env": {"TOKEN": "x"}}`)
@@ -181,20 +161,8 @@ func TestAFileOfAnotherLedgerHidesNothing(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", home)
 	own, state := filepath.Join(home, "sagenbaum", "mcp"), t.TempDir()
-	server, err := mcp.NewServer(mcp.ServerConfig{Name: "cat", State: state, Command: "cat"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Close()
-	if err := os.MkdirAll(own, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	g := started.Gateway{Undo: server.Undo(), Worker: (&options{state: state}).workerLine([]string{"cat"}),
-		Files: true, Tenant: "default", State: state}
 	for _, folder := range []string{own, state} {
-		if err := started.Remember(folder, g, time.Hour, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		remembers(t, folder, options{state: state}, "default")
 	}
 	for flag, want := range map[string][]string{
 		`"--server", "nats://127.0.0.1:1", `: {own, "FILE"},
@@ -220,17 +188,7 @@ func TestOfOneNameTheServerOfTheFolderItselfIsServed(t *testing.T) {
 	own := filepath.Join(home, "sagenbaum", "mcp")
 	gone := filepath.Join(t.TempDir(), "gone")
 	for _, state := range []string{"", t.TempDir(), gone} { // the last one was started last
-		o := &options{state: state, instance: "one"}
-		server, err := mcp.NewServer(mcp.ServerConfig{Name: "cat", State: cmp.Or(state, own), Command: "cat",
-			Instance: "one"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server.Close()
-		if err := started.Remember(own, started.Gateway{Undo: server.Undo(), Worker: o.workerLine([]string{"cat"}),
-			Files: true, Tenant: "default", State: state}, time.Hour, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		remembers(t, own, options{state: state, instance: "one"}, "default")
 	}
 	if err := os.RemoveAll(gone); err != nil {
 		t.Fatal(err)
