@@ -311,6 +311,9 @@ func (h hosted) run(ctx context.Context, conn func(tenant string) (*nats.Conn, e
 	for wait := hostedPause; ; wait = min(2*wait, hostedPauseMax) {
 		for h.leaves() && cli.Pause(ctx, hostedFree) {
 		}
+		if ctx.Err() != nil {
+			return
+		}
 		served, err := h.serve(ctx, conn, log)
 		if ctx.Err() != nil {
 			return

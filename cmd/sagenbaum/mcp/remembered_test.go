@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 
@@ -153,6 +156,24 @@ func TestAHostLeavesTheUndosOfAGatewayToIt(t *testing.T) {
 		}
 		leave() // the first time
 	}
+}
+
+// One that is to be served no more while a gateway runs is not served for a moment.
+func TestWhatIsLeftToAGatewayEndsWithoutServing(t *testing.T) {
+	state := t.TempDir()
+	g := remembers(t, state, options{}, "a")
+	leave, err := started.Serve(state, g.Undo, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	list, _ := rememberedIn(state, func(_, _ string, err error) { t.Error(err) })
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	list[0].run(ctx, func(string) (*nats.Conn, error) {
+		t.Error("it serves")
+		return nil, errors.New("not yet")
+	}, slog.New(slog.DiscardHandler))
 }
 
 // A client's file whose gateway records elsewhere does not hide what a gateway of the same server
