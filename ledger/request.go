@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/triggers/nearest"
@@ -18,7 +19,62 @@ import (
 // lost without a word, and other parsers take another value. The error is a *Refused that names
 // the field.
 func ReadRequest(body []byte, into any, at string) error {
-	if err := CheckShape(body, into, at); err != nil {
+	return ShapeOf(reflect.TypeOf(into).Elem()).Read(body, into, at)
+}
+
+// CheckShape refuses JSON that is no object, or has at some depth a name that into has not in
+// these letters, a name twice, or null in place of a value. What is any JSON there may have null.
+func CheckShape(body []byte, into any, at string) error {
+	return ShapeOf(reflect.TypeOf(into).Elem()).checkObject(body, at)
+}
+
+// Shape says which JSON a type of Go is read from. It is made once for requests that come often.
+// It is not changed, and may be used by several goroutines.
+type Shape struct {
+	of      reflect.Type
+	any     bool              // any JSON, also null
+	own     bool              // the type reads its JSON itself, or is no struct, map or list of values
+	members map[string]*Shape // of a struct, by their names in JSON
+	item    *Shape            // of a map, a list, or what a pointer points to
+}
+
+// ShapeOf is the shape of a type.
+func ShapeOf(of reflect.Type) *Shape { return shapeOf(of, map[reflect.Type]*Shape{}) }
+
+// shapeOf is ShapeOf within a type that has itself at some depth, or may have.
+func shapeOf(of reflect.Type, known map[reflect.Type]*Shape) *Shape {
+	if s := known[of]; s != nil {
+		return s
+	}
+	s := &Shape{of: of, any: of == anyJSON || of.Kind() == reflect.Interface}
+	known[of] = s
+	s.own = slices.ContainsFunc(readsOwn, reflect.PointerTo(of).Implements)
+	if s.any || s.own {
+		return s
+	}
+	switch of.Kind() {
+	case reflect.Struct:
+		s.members = map[string]*Shape{}
+		for _, f := range reflect.VisibleFields(of) {
+			if name := jsonName(f); name != "" && s.members[name] == nil {
+				s.members[name] = shapeOf(f.Type, known)
+			}
+		}
+	case reflect.Map, reflect.Pointer:
+		s.item = shapeOf(of.Elem(), known)
+	case reflect.Slice:
+		if s.own = of.Elem().Kind() == reflect.Uint8; !s.own {
+			s.item = shapeOf(of.Elem(), known)
+		}
+	default:
+		s.own = true
+	}
+	return s
+}
+
+// Read is ReadRequest into a value of the shape's type.
+func (s *Shape) Read(body []byte, into any, at string) error {
+	if err := s.checkObject(body, at); err != nil {
 		return err
 	}
 	var wrong *json.UnmarshalTypeError
@@ -31,16 +87,14 @@ func ReadRequest(body []byte, into any, at string) error {
 	return nil
 }
 
-// CheckShape refuses JSON that is no object, or has at some depth a name that into has not in
-// these letters, a name twice, or null in place of a value. What is any JSON there may have null.
-func CheckShape(body []byte, into any, at string) error {
+func (s *Shape) checkObject(body []byte, at string) error {
 	if !json.Valid(body) {
 		return Refuse(at, notJSON(body), "one JSON object")
 	}
 	if kind := kindOfJSON(body); kind != "an object" {
 		return Refuse(at, "it is "+kind, "a JSON object")
 	}
-	return checkShape(body, reflect.TypeOf(into).Elem(), at)
+	return s.check(body, at)
 }
 
 func notJSON(body []byte) string {
@@ -72,75 +126,58 @@ var (
 	}
 )
 
-func checkShape(raw json.RawMessage, of reflect.Type, at string) error {
-	if of == anyJSON || of.Kind() == reflect.Interface {
+func (s *Shape) check(raw json.RawMessage, at string) error {
+	switch {
+	case s.any:
 		return nil
-	}
-	if string(raw) == "null" {
+	case string(raw) == "null":
 		return Refuse(at, "null", "a value; leave out what has none")
+	case s.own:
+		return nil
+	case s.of.Kind() == reflect.Pointer:
+		return s.item.check(raw, at)
+	case s.of.Kind() != reflect.Slice:
+		return s.checkMembers(raw, at)
 	}
-	for _, own := range readsOwn {
-		if reflect.PointerTo(of).Implements(own) {
-			return nil
-		}
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		return nil // who reads it says what is wrong
 	}
-	switch of.Kind() {
-	case reflect.Pointer:
-		return checkShape(raw, of.Elem(), at)
-	case reflect.Struct, reflect.Map:
-		return checkMembers(raw, of, at)
-	case reflect.Slice:
-		var items []json.RawMessage
-		if of.Elem().Kind() == reflect.Uint8 || json.Unmarshal(raw, &items) != nil {
-			return nil // who reads it says what is wrong
-		}
-		for i, item := range items {
-			if err := checkShape(item, of.Elem(), fmt.Sprintf("%s[%d]", at, i)); err != nil {
-				return err
-			}
+	for i, item := range items {
+		if err := s.item.check(item, fmt.Sprintf("%s[%d]", at, i)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // checkMembers looks at the members of a struct, or of a map, which has any name once.
-func checkMembers(raw json.RawMessage, of reflect.Type, at string) error {
-	var fields []reflect.StructField
-	if of.Kind() == reflect.Struct {
-		fields = reflect.VisibleFields(of)
-	}
+func (s *Shape) checkMembers(raw json.RawMessage, at string) error {
 	seen := map[string]bool{}
 	err := members(raw, func(name string, value json.RawMessage) error {
-		place := at + "." + TextTo(name, 80)
-		item, known := reflect.Type(nil), true
-		if of.Kind() == reflect.Map {
-			item = of.Elem()
-		} else {
-			item, known = memberOf(fields, name)
+		item := s.item
+		if s.members != nil {
+			item = s.members[name]
 		}
+		plain := item != nil && (item.any || item.own && string(value) != "null")
+		if plain && !seen[name] {
+			seen[name] = true
+			return nil
+		}
+		place := at + "." + TextTo(name, 80)
 		switch {
-		case !known:
-			return Refuse(place, "there is no such field", wantedOf(of, name))
+		case item == nil:
+			return Refuse(place, "there is no such field", wantedOf(s.of, name))
 		case seen[name]:
 			return Refuse(place, "given twice", "each field once")
 		}
 		seen[name] = true
-		return checkShape(value, item, place)
+		return item.check(value, place)
 	})
 	if err == errNoObject {
 		return nil // who reads it says what is wrong
 	}
 	return err
-}
-
-// memberOf is the type of one of a struct's fields by its name in JSON.
-func memberOf(fields []reflect.StructField, name string) (reflect.Type, bool) {
-	for _, f := range fields {
-		if jsonName(f) == name && name != "" {
-			return f.Type, true
-		}
-	}
-	return nil, false
 }
 
 // jsonName is what a field is called in JSON, or "".

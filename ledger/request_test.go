@@ -81,3 +81,32 @@ func TestARequestSaysEachFieldOnceAndInItsLetters(t *testing.T) {
 		t.Errorf("%+v, %v", into, err)
 	}
 }
+
+// askedTree has itself, and two fields of one name, of which encoding/json takes the outer one.
+type askedTree struct {
+	Name  string      `json:"name"`
+	Of    *askedTree  `json:"of,omitempty"`
+	Parts []askedTree `json:"parts,omitempty"`
+	Raw   []byte      `json:"raw,omitempty"`
+	askedName
+}
+
+type askedName struct {
+	Title struct{ First string } `json:"name"`
+}
+
+func TestARequestMayHaveItsLikeInIt(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"name":"a","of":{"name":"b","of":{"name":"c"}},"parts":[{"name":"d","raw":"eA=="}]}`: "",
+		`{"of":{"of":{"Name":"c"}}}`:      "request.of.of.Name: there is no such field; want did you mean name?",
+		`{"parts":[{"parts":[{"x":1}]}]}`: "request.parts[0].parts[0].x: there is no such field",
+		`{"name":{"First":"a"}}`:          "request.name: a JSON object",
+	} {
+		var into askedTree
+		err := ledger.ReadRequest([]byte(body), &into, "request")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", body, err, want)
+		}
+	}
+}

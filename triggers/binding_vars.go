@@ -321,18 +321,24 @@ func Nameless(arguments []*Binding, vars func(...*Binding) BindingVars) bool {
 		return false
 	}
 	values := vars(named...)
-	unknown := func(b *Binding) bool { return b.unknown(values) }
+	unknown := func(b *Binding) bool { return b.unknown(&values) }
 	return slices.ContainsFunc(either, unknown) || !slices.ContainsFunc(named,
 		func(b *Binding) bool { return !unknown(b) })
 }
 
 // unknown reports whether a value is null because what it depends on is not there.
-func (b *Binding) unknown(v BindingVars) bool {
-	value, err := b.Evaluate(v)
+func (b *Binding) unknown(v *BindingVars) bool {
+	if b.root.kind == partPath && v.Checked {
+		if _, found := follow(v, b.root.path); found {
+			return false // most are, for less than an evaluation
+		}
+	}
+	value, err := b.Evaluate(*v)
 	if err != nil || string(value) != "null" {
 		return false
 	}
-	v.Strict = true
-	_, err = b.Evaluate(v)
+	strict := *v
+	strict.Strict = true
+	_, err = b.Evaluate(strict)
 	return errors.Is(err, ErrNotThere)
 }

@@ -172,16 +172,62 @@ func TestAnElementThatIsNotThereNamesNoEffect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		vars := func(...*Binding) BindingVars { return elementVars() }
-		if got := Nameless([]*Binding{b}, vars); got != want {
-			t.Errorf("%s: nameless %v", expression, got)
-		}
 		chosen, err := CompileBinding("plan.input.shop")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if Nameless([]*Binding{b, chosen}, vars) {
-			t.Errorf("%s is nameless beside plan.input", expression)
+		for _, checked := range []bool{false, true} {
+			vars := func(...*Binding) BindingVars {
+				v := elementVars()
+				v.Checked = checked
+				return v
+			}
+			if got := Nameless([]*Binding{b}, vars); got != want {
+				t.Errorf("%s: nameless %v", expression, got)
+			}
+			if Nameless([]*Binding{b, chosen}, vars) {
+				t.Errorf("%s is nameless beside plan.input", expression)
+			}
+		}
+	}
+}
+
+// TestWhatIsUnknownIsWhatAnEvaluationSays, in a few steps or many, and asking changes nothing.
+func TestWhatIsUnknownIsWhatAnEvaluationSays(t *testing.T) {
+	asks := func(change func(*BindingVars)) BindingVars {
+		v := elementVars()
+		v.Output, v.Meta = json.RawMessage(`{"id":"x","none":null}`), json.RawMessage(`{"external_ref":"r"}`)
+		change(&v)
+		return v
+	}
+	for name, vars := range map[string]BindingVars{
+		"as it is":   asks(func(*BindingVars) {}),
+		"checked":    asks(func(v *BindingVars) { v.Checked = true }),
+		"incomplete": asks(func(v *BindingVars) { v.Checked, v.Incomplete = true, true }),
+		"unnamed":    asks(func(v *BindingVars) { v.Checked, v.Unnamed, v.Meta = true, true, json.RawMessage(`{}`) }),
+		"partial": asks(func(v *BindingVars) {
+			v.Checked, v.Partial = true, [][]string{{"actions", "order", "output"}, {"facts", "large"}}
+		}),
+		"nothing": {Checked: true},
+		"no JSON": asks(func(v *BindingVars) { v.Output = json.RawMessage(`{"id":`) }),
+	} {
+		for _, expression := range []string{"output", "output.id", "output.none", "output.other", `"a" + output.other`,
+			"meta.external_ref", `output.?id.orValue("x")`, `actions["order"].output.id`, `actions["order"].output.other`,
+			`facts["large"]`, `facts["rate/eur"]`, "input.of", "plan.input.none"} {
+			b, err := CompileBinding(expression)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value, err := b.Evaluate(vars)
+			strict := vars
+			strict.Strict = true
+			_, missing := b.Evaluate(strict)
+			want := err == nil && string(value) == "null" && errors.Is(missing, ErrNotThere)
+			for range 2 {
+				if got := b.unknown(&vars); got != want || vars.Strict {
+					t.Errorf("%s, %s: unknown %v, want %v", name, expression, got, want)
+				}
+			}
 		}
 	}
 }
