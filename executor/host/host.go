@@ -7,7 +7,7 @@
 // decides over what changed and what fell due, and appends the decisions as one
 // commit. While that commit is on its way the actor goes on folding; commands
 // leave only when their record has been read back. What is folded is written to
-// Pebble every 25 ms, or when a question waits.
+// the tiles every 25 ms and to Pebble every 100 ms, or when a question waits.
 //
 // What each store promises: the ledger is the truth, durable when acknowledged.
 // Pebble is a cache: lost, stale or broken, it is rebuilt from the ledger. The

@@ -4,14 +4,16 @@ import "time"
 
 // Bounds of a turn and pauses between tries. Each names what it bounds.
 const (
-	MessagesMax   = 2048                  // messages folded in one turn
-	BytesMax      = 4 << 20               // bytes folded in one turn, and kept unwritten
-	WriteEvery    = 25 * time.Millisecond // from the first fold that is not written to its write
-	CommitSizeMax = 60 << 10              // bytes of decisions in one commit
-	MissesMax     = 3                     // appends in a row without a reply: the server is mute
-	RetryMin      = 50 * time.Millisecond // before an append in doubt goes out again; doubles
-	RetryMax      = 2 * time.Second       // at most; also before a refused append goes out again
-	GuardPoll     = time.Second           // between two looks while the clock guard holds
+	MessagesMax   = 2048     // messages folded in one turn
+	BytesMax      = 4 << 20  // bytes folded in one turn, and kept unwritten
+	CommitSizeMax = 60 << 10 // bytes of decisions in one commit
+	// from the first fold that is not written to its write: to the second copy, to the rows
+	CopyEvery  = 25 * time.Millisecond
+	WriteEvery = 100 * time.Millisecond
+	MissesMax  = 3                     // appends in a row without a reply: the server is mute
+	RetryMin   = 50 * time.Millisecond // before an append in doubt goes out again; doubles
+	RetryMax   = 2 * time.Second       // at most; also before a refused append goes out again
+	GuardPoll  = time.Second           // between two looks while the clock guard holds
 	// ClaimPause is the time between a claim that another host's term has beaten and the
 	// next, unless the fold has come to that term.
 	ClaimPause = time.Second

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -40,8 +41,8 @@ type Machine struct {
 	bytes    int
 	noted    noted
 
-	unwritten   int   // bytes folded since the last write; 0: none
-	unwrittenNs int64 // monotonic, of the first step since; 0: there was none yet
+	uncopied  lag // of the second copy of the ledger
+	unwritten lag // of the state's rows
 
 	wants   bool   // this host has the tenant's leadership lease
 	term    uint64 // that it has claimed; 0: none
@@ -96,7 +97,8 @@ func (m *Machine) Begin(sequence uint64, bytes int) error {
 	m.folded = true
 	m.messages++
 	m.bytes += bytes
-	m.unwritten += max(bytes, 1)
+	m.uncopied.bytes += max(bytes, 1)
+	m.unwritten.bytes += max(bytes, 1)
 	return nil
 }
 
@@ -112,24 +114,46 @@ func (m *Machine) Fold(e ledger.Entry) executor.Result {
 // Full reports whether this turn has folded as much as it may.
 func (m *Machine) Full() bool { return m.messages >= m.config.Messages || m.bytes > BytesMax }
 
-// Write makes what was folded durable, if it is time: WriteEvery after the first of it, once
-// it is BytesMax, or now, because someone waits for it. First it goes to the second copy of the
-// ledger, then it becomes state: copied.Flush writes what the caller has put there of each
-// message, rows.Commit what was folded into the state's KV. The error is copied's; nothing is
-// state then. What is not written when the process ends is folded again from the ledger.
+// lag is what was folded and is not written in one place.
+type lag struct {
+	bytes int   // folded since the last write; 0: none
+	ns    int64 // monotonic, of the first step since; 0: there was none yet
+}
+
+// due reports whether it is time to write: so long after the first of it, or once it is BytesMax.
+func (l lag) due(monoNs int64, every time.Duration) bool {
+	return l.bytes > 0 && l.left(monoNs, every) <= 0
+}
+
+// left is the time until then, in ns.
+func (l lag) left(monoNs int64, every time.Duration) int64 {
+	if l.ns == 0 || l.bytes >= BytesMax {
+		return 0
+	}
+	return l.ns + int64(every) - monoNs
+}
+
+// Write makes what was folded durable, if it is time, or now, because someone waits for it. First
+// it goes to the second copy of the ledger, then it becomes state: copied.Flush writes what the
+// caller has put there of each message, rows.Commit what was folded into the state's KV. The copy
+// is written more often, as it may be all that knows of a record; rows that change meanwhile are
+// written once. The error is copied's; nothing is state then. written is whether the state was.
+// What is not written when the process ends is folded again from the ledger.
 func (m *Machine) Write(monoNs int64, now bool, copied interface{ Flush() error },
 	rows interface{ Commit() }) (written bool, err error) {
-	if m.unwritten == 0 || !now && m.unwritten < BytesMax &&
-		m.unwrittenNs != 0 && monoNs-m.unwrittenNs < int64(WriteEvery) {
-		return false, nil
+	written = m.unwritten.bytes > 0 && (now || m.unwritten.due(monoNs, WriteEvery))
+	if written || m.uncopied.due(monoNs, CopyEvery) {
+		if err := copied.Flush(); err != nil {
+			return false, err
+		}
+		m.uncopied = lag{}
 	}
-	if err := copied.Flush(); err != nil {
-		return false, err
+	if written {
+		m.state.Flush()
+		rows.Commit()
+		m.unwritten = lag{}
 	}
-	m.state.Flush()
-	rows.Commit()
-	m.unwritten, m.unwrittenNs = 0, 0
-	return true, nil
+	return written, nil
 }
 
 // Lead says whether this host has the tenant's leadership lease: whether it may claim a
@@ -212,8 +236,10 @@ type Inputs struct {
 func (m *Machine) Step(now Instant, in Inputs) (r Ready) {
 	if m.folded {
 		m.folded, m.messages, m.bytes = false, 0, 0
-		if m.unwrittenNs == 0 {
-			m.unwrittenNs = now.MonoNs
+		for _, l := range [...]*lag{&m.uncopied, &m.unwritten} {
+			if l.ns == 0 {
+				l.ns = now.MonoNs
+			}
 		}
 		m.deliver(&r)
 		r.More = true
@@ -234,9 +260,12 @@ func (m *Machine) Step(now Instant, in Inputs) (r Ready) {
 	if !r.Wakes {
 		r.Wakes, r.WakeInNs = m.wake(now)
 	}
-	if m.unwritten > 0 {
-		due := max(m.unwrittenNs+int64(WriteEvery)-now.MonoNs, 0)
-		if !r.Wakes || due < r.WakeInNs {
+	if m.unwritten.bytes > 0 {
+		due := m.unwritten.left(now.MonoNs, WriteEvery)
+		if m.uncopied.bytes > 0 {
+			due = min(due, m.uncopied.left(now.MonoNs, CopyEvery))
+		}
+		if due = max(due, 0); !r.Wakes || due < r.WakeInNs {
 			r.Wakes, r.WakeInNs = true, due
 		}
 	}

@@ -36,8 +36,71 @@ type noDisk struct{}
 func (noDisk) Flush() error { return nil }
 func (noDisk) Commit()      {}
 
-// stored folds one commit of the ledger.
+// disk counts what is written to it.
+type disk struct{ copied, written int }
+
+func (d *disk) Flush() error { d.copied++; return nil }
+func (d *disk) Commit()      { d.written++ }
+
+// TestTheSecondCopyIsWrittenBeforeTheRowsAndMoreOften: what a second copy lacks may be known to no
+// one, and rows that change are written once.
+func TestTheSecondCopyIsWrittenBeforeTheRowsAndMoreOften(t *testing.T) {
+	b, d, wakes := newBench(t, 0), &disk{}, int64(0)
+	wrote := func(when string, mono time.Duration, now bool, copied, written int) {
+		t.Helper()
+		was := d.written
+		did, err := b.m.Write(int64(mono), now, d, d)
+		if err != nil || did != (d.written > was) || d.copied != copied || d.written != written {
+			t.Errorf("%s: %v, %v, %+v; want %d copies, %d writes", when, did, err, *d, copied, written)
+		}
+	}
+	fold := func(mono time.Duration, bytes int) {
+		t.Helper()
+		data, err := ledger.EncodeCommit([]*pb.Record{{Plan: "p", Writer: "w",
+			Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.folds(agent, data, bytes)
+		now := Instant{MonoNs: int64(mono)}
+		for r := (Ready{More: true}); r.More; wakes = r.WakeInNs {
+			r = b.m.Step(now, Inputs{})
+		}
+	}
+	wrote("nothing is folded", 1, true, 0, 0)
+	const first = 10 * time.Millisecond
+	fold(first, 100)
+	if wakes != int64(CopyEvery) {
+		t.Errorf("the loop wakes in %v to write the copy, want %v", time.Duration(wakes), CopyEvery)
+	}
+	wrote("too early", first+CopyEvery-1, false, 0, 0)
+	wrote("the copy is due", first+CopyEvery, false, 1, 0)
+	wrote("it has all", first+2*CopyEvery, false, 1, 0)
+	if r := b.m.Step(Instant{MonoNs: int64(first + 2*CopyEvery)}, Inputs{}); r.WakeInNs != int64(WriteEvery-2*CopyEvery) {
+		t.Errorf("the loop wakes in %v to write the rows", time.Duration(r.WakeInNs))
+	}
+	const second = first + 2*CopyEvery
+	fold(second, 100)
+	wrote("the copy waits again", second+CopyEvery-1, false, 1, 0)
+	wrote("the rows are due, and the copy before", first+WriteEvery, false, 2, 1)
+	wrote("all is written", first+2*WriteEvery, false, 2, 1)
+	fold(time.Second, 100)
+	wrote("someone waits", time.Second, true, 3, 2)
+	fold(2*time.Second, BytesMax)
+	wrote("it is much", 2*time.Second, false, 4, 3)
+}
+
+// stored folds one commit of the ledger, and writes it.
 func (b *bench) stored(source ledger.Source, data []byte) {
+	b.t.Helper()
+	b.folds(source, data, len(data))
+	if _, err := b.m.Write(0, true, noDisk{}, noDisk{}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// folds folds one commit of the ledger, of so many bytes.
+func (b *bench) folds(source ledger.Source, data []byte, bytes int) {
 	b.t.Helper()
 	b.at++
 	m := ledger.Message{Sequence: b.at, StampNs: int64(b.at), Subject: source.Subject(), Data: data}
@@ -45,16 +108,13 @@ func (b *bench) stored(source ledger.Source, data []byte) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.m.Begin(m.Sequence, len(m.Data)); err != nil {
+	if err := b.m.Begin(m.Sequence, bytes); err != nil {
 		b.t.Fatal(err)
 	}
 	for _, e := range entries {
 		if r := b.m.Fold(e); e.Err != nil || r.Verdict == executor.Refused {
 			b.t.Fatalf("%v %+v", e.Err, r)
 		}
-	}
-	if _, err := b.m.Write(0, true, noDisk{}, noDisk{}); err != nil {
-		b.t.Fatal(err)
 	}
 }
 

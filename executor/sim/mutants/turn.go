@@ -40,10 +40,11 @@ var ofTurns = []mutant{
 		"if last.Index != meta.Applied.Index || !bytes.Equal(last.Leaf, meta.Applied.Leaf) {",
 		"if last.Index != meta.Applied.Index && !bytes.Equal(last.Leaf, meta.Applied.Leaf) {"},
 	{"state is on disk before its tiles", "executor/turn/machine.go",
-		"if err := copied.Flush(); err != nil {\n\t\treturn false, " +
-			"err\n\t}\n\tm.state.Flush()\n\trows.Commit()\n",
-		"m.state.Flush()\n\trows.Commit()\n\tif err := copied.Flush(); err != nil {\n\t\treturn false, " +
-			"err\n\t}\n"},
+		"\tif written || m.uncopied.due(monoNs, CopyEvery) {\n",
+		"\tif written {\n\t\tm.state.Flush()\n\t\trows.Commit()\n\t}\n" +
+			"\tif written || m.uncopied.due(monoNs, CopyEvery) {\n"},
+	{"state is on disk, and its tiles are when they are due", "executor/turn/machine.go",
+		"if written || m.uncopied.due(monoNs, CopyEvery) {", "if m.uncopied.due(monoNs, CopyEvery) {"},
 	{"a confirmed clock is forgotten", "executor/turn/ready.go",
 		"n.confirmed = n.confirmed || e.Address.Sequence > attached", "n.confirmed = false"},
 	{"a clock that was confirmed before a restart is right again", "executor/turn/ready.go",
