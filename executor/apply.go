@@ -194,6 +194,7 @@ func (s *fold) refuse(r Result) {
 	}
 	row.Plan = planOf(s.e)
 	rows.Refused.Set(s.tx, rows.At(s.e.Address), row)
+	s.refusedTo = s.e.Address.Sequence
 	if row.Plan != "" {
 		rows.Refusals.Add(s.tx, rows.NamedPlace{Name: row.Plan, At: rows.At(s.e.Address)})
 	}
@@ -207,6 +208,10 @@ func (s *fold) refuse(r Result) {
 		s.todo.Add(todoRefused + string(rows.At(s.e.Address).Bytes()))
 	}
 }
+
+// MayRefuse reports whether a record of a message was refused, or void, as far as it is known
+// without a look at the rows: false is exact.
+func (r *Reading) MayRefuse(at uint64) bool { return at != 0 && at <= r.s.refusedTo }
 
 // planOf is the plan that a record is refused about, or "": that of its subject, which
 // is known of any bytes, or else the one that it names.

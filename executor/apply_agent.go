@@ -188,7 +188,7 @@ func (p *plan) predecessors(f *pb.ForwardRegistered) (before []uint32, why strin
 		case f.Deliver == nil && staged(p.action(n)):
 			return nil, "action " + id + " is staged: it happens when plan " + p.id + " is committed"
 		}
-		before = insert(before, n)
+		before = rows.Insert(before, n)
 	}
 	return before, ""
 }

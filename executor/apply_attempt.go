@@ -123,14 +123,14 @@ func (a *action) saidDone() string {
 func (a *action) heard(report *pb.CompensationReported, at *pb.Address) {
 	p := a.plan
 	a.row.Reported, a.row.ReportedAt = report, at
-	p.row.Reported = insert(p.row.Reported, a.id.N)
+	p.row.Reported = rows.Insert(p.row.Reported, a.id.N)
 	a.change()
 	p.touch()
 }
 
 func (a *action) unheard() {
 	p := a.plan
-	p.row.Reported = without(p.row.Reported, a.id.N)
+	p.row.Reported = rows.Without(p.row.Reported, a.id.N)
 	a.row.Reported, a.row.ReportedAt, a.row.Confirmed = nil, nil, false
 }
 

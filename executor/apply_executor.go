@@ -391,8 +391,11 @@ func (s *fold) planEnded(p *plan, k *pb.PlanEnded) Result {
 	default:
 		panic("executor: unknown plan end")
 	}
-	s.notices = append(s.notices, Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row),
-		Reason: k.Reason})
+	told := Notice{Plan: p.id, Agent: p.row.Agent, State: stateName(p.row), Reason: k.Reason}
+	if !unopened(p.row) { // else there is more to say of it: Plan.Reason
+		told.At = s.e.Address.Sequence
+	}
+	s.notices = append(s.notices, told)
 	return effective
 }
 

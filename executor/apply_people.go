@@ -352,7 +352,7 @@ func wantVerdict(a *action) {
 	switch waits := waitsForVerdict(a); {
 	case waits == listed:
 	case waits:
-		p.row.Reviews = insert(p.row.Reviews, a.id.N)
+		p.row.Reviews = rows.Insert(p.row.Reviews, a.id.N)
 		rows.Reviews.Add(p.s.tx, rows.Waiting{Ns: a.fixed.AtNs, Action: a.id})
 		p.s.meta.Reviews++
 		p.touch()
@@ -367,7 +367,7 @@ func wantVerdict(a *action) {
 // wantNoVerdict takes an action off the list of those that wait for a verdict.
 func wantNoVerdict(a *action) {
 	p := a.plan
-	p.row.Reviews = without(p.row.Reviews, a.id.N)
+	p.row.Reviews = rows.Without(p.row.Reviews, a.id.N)
 	rows.Reviews.Delete(p.s.tx, rows.Waiting{Ns: a.fixed.AtNs, Action: a.id})
 	p.s.meta.Reviews--
 	p.touch()

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -196,4 +197,105 @@ func TestAKeyIsRememberedFromItsFirstAttempt(t *testing.T) {
 		t.Errorf("sent: %s", text)
 	}
 	s.wantState("p", ledger.StateCompensated, "a=compensated")
+}
+
+// TestAPlanThatHasEndedTakesNoMemory: what is kept decoded is of plans that go on, and of a few
+// large ones; what comes later to one that has ended finds it, and nothing of it stays.
+func TestAPlanThatHasEndedTakesNoMemory(t *testing.T) {
+	var names []string
+	for n := range ReleasedMax + 1 {
+		names = append(names, fmt.Sprint("a", n))
+	}
+	w := newWorld(t)
+	for plan, end := range map[string]*pb.Record{"p": planFailed(), "committed": planCommitted(), "open": nil,
+		"large": planFailed()} {
+		opening := opened(0)
+		opening.GetPlanOpened().Label = strings.Repeat("l", 200)
+		for n := range 16 {
+			opening.GetPlanOpened().Labels = append(opening.GetPlanOpened().Labels,
+				&pb.Label{Key: fmt.Sprint("k", n), Value: strings.Repeat("v", 200)})
+		}
+		w.must(w.agent(plan, opening))
+		actions := names[:2]
+		if plan == "large" {
+			actions = names
+		}
+		w.do(plan, actions...)
+		w.must(w.agent(plan, append(pair("long", func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			c.Triggers = []*pb.Trigger{when("x", `facts["k"] == "`+strings.Repeat("y", 3000)+`"`)}
+		}), completed("long"))...))
+		if plan == "p" {
+			w.must(w.agent(plan, pair("late")...))
+		}
+		if end != nil {
+			w.must(w.agent(plan, end))
+		}
+		w.turn()
+	}
+	s := OpenWith(rows.NewMemoryKV(), "t", w, w.programs)
+	kept := func(when string, log []ledger.Message, wantPlans, wantActions int) {
+		t.Helper()
+		for _, m := range log {
+			foldMessage(t, s, m)
+		}
+		if plans, actions, _ := s.Decoded(); plans != wantPlans || actions != wantActions {
+			t.Errorf("%s: %d plans and %d actions are kept, want %d and %d", when, plans, actions, wantPlans, wantActions)
+		}
+	}
+	const large = ReleasedMax + 2
+	kept("at the end", w.log, 2, 3+large)
+	_, _, most := s.Decoded()
+	before := len(w.log)
+	w.must(w.agent("p", completed("late")))
+	w.turn()
+	if shown := w.show("p"); shown.State != ledger.StateCompensated || len(shown.Actions) != 5 {
+		t.Errorf("%s, of %d actions", shown.State, len(shown.Actions))
+	}
+	kept("after more of it was undone", w.log[before:], 2, 3+large)
+	if _, _, now := s.Decoded(); now != most {
+		t.Errorf("%d bytes of large rows are counted, want %d", now, most)
+	}
+}
+
+// TestAnEndThatIsOverIsNotTold: where the end of a plan and the late word that takes it back are
+// folded in one turn, only the next end is told, with the sequence of its record.
+func TestAnEndThatIsOverIsNotTold(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.agent("p", opened(0)))
+	child := opened(0)
+	child.GetPlanOpened().ParentPlan = "p"
+	w.must(w.agent("c", child))
+	w.must(w.agent("c", pair("late")...))
+	w.must(w.agent("p", planFailed()))
+	w.turn()
+	w.wantState("p", ledger.StateCompensated, w.undos("p"))
+	first := uint64(len(w.log))
+	w.must(w.agent("c", completed("late")))
+	over := len(w.log)
+	w.turn()
+	w.wantState("p", ledger.StateCompensated, w.undos("p"))
+	s := OpenWith(rows.NewMemoryKV(), "t", w, w.programs)
+	told := func(log []ledger.Message) (at []uint64) {
+		for _, m := range log {
+			entries, err := ledger.Decode("t", m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				s.Apply(e)
+			}
+		}
+		for _, n := range s.Notices() {
+			if n.Plan == "p" && ledger.HasEnded(n.State) {
+				at = append(at, n.At)
+			}
+		}
+		return at
+	}
+	if at := told(w.log[:over]); len(at) != 0 {
+		t.Errorf("told of an end at %v, which was over", at)
+	}
+	if at := told(w.log[over:]); len(at) != 1 || at[0] <= first+1 {
+		t.Errorf("told of ends at %v", at)
+	}
 }

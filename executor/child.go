@@ -96,7 +96,7 @@ func (s *fold) attach(p *plan) {
 	entry := parent.enlist(&rowspb.ActionStatic{Id: entryPrefix + p.id, Registered: s.e.Address,
 		AtNs: s.meta.TimeNs, Before: before, Child: p.id}, &rowspb.ActionRow{})
 	parent.row.OpenChildren++
-	parent.row.Children = insert(parent.row.Children, entry.id.N)
+	parent.row.Children = rows.Insert(parent.row.Children, entry.id.N)
 	p.row.ParentEntry, p.row.Depth = entry.id.N, parent.row.Depth+1
 	parent.touch()
 	p.touch()

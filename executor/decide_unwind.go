@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -387,7 +388,7 @@ func recall(p, u *plan, at *pb.Address, why string) {
 	}
 	entry := u.enlist(&rowspb.ActionStatic{Id: entryPrefix + d.id, Registered: at,
 		AtNs: p.s.meta.TimeNs, Before: last, Child: d.id}, &rowspb.ActionRow{})
-	u.row.Children = insert(u.row.Children, entry.id.N)
+	u.row.Children = rows.Insert(u.row.Children, entry.id.N)
 	d.row.Declared = proto.CloneOf(d.row.Declared) // a fork shares it
 	d.row.ParentEntry, d.row.Declared.ParentPlan = entry.id.N, u.id
 	if !closed(d.row.Phase) {

@@ -66,9 +66,9 @@ func askAt(a *action, ns int64) {
 		}
 		a.change()
 	}
-	list := without
+	list := rows.Without
 	if ns != 0 || asksOpenly(a) {
-		list = insert
+		list = rows.Insert
 	}
 	listed := len(p.row.Asking)
 	if p.row.Asking = list(p.row.Asking, a.id.N); len(p.row.Asking) != listed {
@@ -95,7 +95,7 @@ func landOpenly(a *action) {
 		return
 	}
 	p := a.plan
-	p.row.Asking = without(p.row.Asking, a.id.N)
+	p.row.Asking = rows.Without(p.row.Asking, a.id.N)
 	p.row.InFlight--
 	p.s.meta.Asking--
 	admitQuestion(p)

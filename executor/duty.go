@@ -79,7 +79,7 @@ func (s about) foundDuplicates(refs []string) {
 	a.row.Leases = slices.DeleteFunc(a.row.Leases, isDuplicate)
 	a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: leaseDuplicate, ArmedNs: s.meta.TimeNs})
 	a.row.Presence, a.row.PresenceAt = pb.Presence_PRESENCE_DUPLICATE, s.e.Address
-	p.row.Duplicated = insert(p.row.Duplicated, a.id.N)
+	p.row.Duplicated = rows.Insert(p.row.Duplicated, a.id.N)
 	a.watch()
 }
 
@@ -96,7 +96,7 @@ func (s *fold) duplicateFired(p *plan) Result {
 	l.Fired = true
 	refs := a.row.Duplicates
 	a.row.Duplicates = nil
-	p.row.Duplicated = without(p.row.Duplicated, a.id.N)
+	p.row.Duplicated = rows.Without(p.row.Duplicated, a.id.N)
 	p.mark(a)
 	for _, ref := range refs {
 		if !a.owedTo(ref) {

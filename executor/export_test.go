@@ -50,6 +50,7 @@ const (
 	NoteUndone         = noteUndone
 	OrphansMax         = orphansMax
 	ReadingMax         = readingMax
+	ReleasedMax        = releasedMax
 	ResidentStep       = memory.ResidentStep
 	UndoneSuffix       = undoneSuffix
 	VerdictsMax        = verdictsMax
@@ -80,6 +81,11 @@ func (s *State) FactRow(key string) *rowspb.FactRow { return s.memory.Fact(key) 
 // Recall reads the value of an evicted fact.
 func (s *State) Recall(key string, row *rowspb.FactRow) json.RawMessage {
 	return s.memory.Recall(key, row)
+}
+
+// Decoded counts the plans and actions whose rows are kept decoded, and the bytes of the large ones.
+func (s *State) Decoded() (plans, actions, large int) {
+	return len(s.plans), len(s.actions), s.large
 }
 
 // Number is the number of an action; 0: there is none of that id.

@@ -57,8 +57,10 @@ func (w *world) store(subject, contentType string, data []byte) {
 			refusals++
 		}
 	}
-	if shown := view.NewReader(w.kv, "t", nil).RefusedAt(m.Sequence); len(shown) != refusals {
-		w.t.Fatalf("%d refused, %d shown", refusals, len(shown))
+	for _, r := range [...]*view.Reader{view.NewReader(w.kv, "t", nil), view.Live(w.state, w.kv, "t")} {
+		if shown := r.RefusedAt(m.Sequence); len(shown) != refusals {
+			w.t.Fatalf("%d refused, %d shown", refusals, len(shown))
+		}
 	}
 }
 

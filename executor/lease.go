@@ -101,10 +101,10 @@ func (a *action) armAction(at *pb.Address) {
 		a.row.Leases = append(a.row.Leases, &rowspb.LeaseRow{Name: t.Name, ArmedNs: s.meta.TimeNs,
 			OfAction: s.ofAction(t.Scope), Exact: s.readsExactly()})
 		if s.Counts(t.Condition) {
-			p.row.Counting = insert(p.row.Counting, a.id.N)
+			p.row.Counting = rows.Insert(p.row.Counting, a.id.N)
 		}
 		if s.Idles(t.Condition) {
-			p.row.Idling = insert(p.row.Idling, a.id.N)
+			p.row.Idling = rows.Insert(p.row.Idling, a.id.N)
 		}
 	}
 	holds(p, len(a.fixed.Compensation.Triggers))
@@ -145,7 +145,7 @@ func (a *action) conditions() (count int) {
 
 func (a *action) watch() {
 	p := a.plan
-	p.row.Watchers = insert(p.row.Watchers, a.id.N)
+	p.row.Watchers = rows.Insert(p.row.Watchers, a.id.N)
 	p.mark(a)
 }
 

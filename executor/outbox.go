@@ -65,7 +65,7 @@ type Notice struct {
 	Parts                      uint32 // how often it went on so, or was rewound by an operator
 	Counted                    bool   // it is the last of Parts
 	Asked                      uint64 // sequence of the request that had it rewound; 0: a lease
-	At                         uint64 // sequence of what rewound it, or moved its deadline
+	At                         uint64 // sequence of what rewound or ended it, or moved its deadline
 	Writer, HandedTo           string // the process that has resumed it; the agent that has it now
 	DueNs                      int64  // that the plan has now, in unix ns: it was moved
 }

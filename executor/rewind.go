@@ -224,7 +224,7 @@ func (p *plan) rearm(at *pb.Address, stays map[uint32]bool, part bool) {
 			continue
 		}
 		if a.row.Leases = slices.DeleteFunc(a.row.Leases, isDuplicate); len(a.row.Leases) == 0 {
-			p.row.Watchers = without(p.row.Watchers, n)
+			p.row.Watchers = rows.Without(p.row.Watchers, n)
 		}
 		for _, l := range a.row.Leases {
 			if !l.OfAction || !stays[n] && !(part && answered(p, n, l)) {
@@ -432,7 +432,7 @@ func (s *fold) copyCommitted(p *plan, id string, reached func(n uint32) bool,
 			c := s.copyCommitted(s.plan(a.fixed.Child), fixed.Child, whole, id)
 			c.row.ParentEntry = n
 			c.touch() // what a root had to do, a child has not
-			u.row.Children = insert(u.row.Children, n)
+			u.row.Children = rows.Insert(u.row.Children, n)
 		}
 		copied := s.addAction(id, n, fixed, row)
 		if payload := a.payload(); payload != noPayload {

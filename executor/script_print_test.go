@@ -170,6 +170,9 @@ func noticeLine(n Notice) string {
 			out += " " + f.name + ":" + strconv.Quote(f.value)
 		}
 	}
+	if ledger.HasEnded(n.State) && n.At > 0 {
+		out += fmt.Sprintf(" at:%d", n.At)
+	}
 	return out
 }
 

@@ -231,9 +231,9 @@ func (p *plan) latest(last bool) (before []uint32) {
 		switch a := p.action(n); {
 		case staged(a) && !last, found && !staged(a):
 		case staged(a):
-			return insert(before, n)
+			return rows.Insert(before, n)
 		default:
-			before = insert(before, n)
+			before = rows.Insert(before, n)
 			found = a.fixed.DutyOf == 0
 		}
 		if found && !last {
@@ -329,7 +329,7 @@ func enlistDelivery(u *plan, a *action, n uint32) {
 		fixed.Id, fixed.Child, c.row.ParentEntry = entryPrefix+c.id, c.id, n
 		c.row.Committed = a.plan.s.plan(a.fixed.Child).row.Committed
 		c.touch()
-		u.row.Children = insert(u.row.Children, n)
+		u.row.Children = rows.Insert(u.row.Children, n)
 	} else {
 		fixed.Compensation = a.fixed.Forward.Deliver
 		fixed.Key = ledger.Key(s.tenant, a.plan.id, a.fixed.Id, ledger.PurposeDo)

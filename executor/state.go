@@ -15,7 +15,6 @@ package executor
 import (
 	"cmp"
 	"encoding/binary"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/memory"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -34,12 +34,14 @@ const FoldVersion = 32
 
 // cachedRowsMax bounds the decoded plans and actions that are kept between flushes, and
 // cachedLargeMax the bytes of those of more than largeRow; the rest is read from the KV
-// again. A decoded row takes about twice its bytes, and leaseBytes for each lease.
+// again. A decoded row takes about twice its bytes, and leaseBytes for each lease. releasedMax
+// bounds the actions of a plan whose rows are not kept once it has ended.
 const (
 	cachedRowsMax  = 50_000
 	cachedLargeMax = 8 << 20
 	largeRow       = 4 << 10
 	leaseBytes     = 300
+	releasedMax    = 64
 )
 
 // expressionsMax bounds the compiled conditions and bindings that are kept.
@@ -100,8 +102,7 @@ type State struct {
 
 	room triggers.Scratch
 	expressions.Compiler
-	current fold // the record that is applied
-
+	current  fold // the record that is applied
 	memory   memory.Memory
 	due      leases.Due
 	watchers leases.Watchers
@@ -116,6 +117,7 @@ type State struct {
 
 	out            rows.Action // of the last dispatch
 	answered       uint64      // last message whose refusal is to be recorded
+	refusedTo      uint64      // no later message has a record that was refused, or void
 	refusedForward string      // action and message of the forward_registered that was refused last
 }
 
@@ -148,7 +150,7 @@ func look(kv rows.KV, tenant string, archive memory.Archive) *State {
 	}
 	s.watchers = leases.WatchersOver(tx, storedLeases{s})
 	if head := rows.Head.Find(s.tx, struct{}{}); head != nil {
-		s.meta = head
+		s.meta, s.refusedTo = head, head.Applied.GetSequence()
 	}
 	s.memory = memory.Over(tx, s.meta, archive)
 	return s
@@ -189,8 +191,7 @@ func (s *State) fork() *State {
 	tx := s.tx.Fork()
 	f := &State{
 		tenant: s.tenant, tx: tx, due: leases.DueOver(tx), base: s,
-		meta:  proto.CloneOf(s.meta),
-		plans: map[string]*plan{}, actions: map[rows.Action]*action{},
+		meta: proto.CloneOf(s.meta), plans: map[string]*plan{}, actions: map[rows.Action]*action{},
 		Compiler: expressions.Compiler{Programs: s.Programs, Between: s.Compiler.Between},
 	}
 	f.memory = s.memory.Fork(tx, f.meta)
@@ -279,10 +280,8 @@ func (s *State) cache(counted *int, bytes, leases int) {
 func (s *State) addAction(planID string, n uint32, fixed *rowspb.ActionStatic,
 	row *rowspb.ActionRow) *action {
 	p := s.plan(planID)
-	a := &action{
-		plan: p, id: rows.Action{Plan: planID, N: n}, fixed: fixed, row: row, begun: true,
-		sent: noPayload,
-	}
+	a := &action{plan: p, id: rows.Action{Plan: planID, N: n}, fixed: fixed, row: row, begun: true,
+		sent: noPayload}
 	s.actions[a.id] = a
 	if p.numbers == nil {
 		p.numbers = map[string]uint32{}
@@ -332,11 +331,10 @@ func (s *State) number(planID, actionName string) uint32 {
 
 // byName returns an action by its id, or nil.
 func (s *State) byName(planID, actionName string) *action {
-	n := s.number(planID, actionName)
-	if n == 0 {
-		return nil
+	if n := s.number(planID, actionName); n != 0 {
+		return s.action(planID, n)
 	}
-	return s.action(planID, n)
+	return nil
 }
 
 // payload is what the action's process has sent along; never nil, and not to be changed but in a
@@ -381,6 +379,11 @@ func (s *State) Flush() {
 		}
 		a.dirty, a.begun = false, false
 	}
+	for _, p := range s.fresh {
+		s.release(p)
+	}
+	clear(s.fresh)
+	clear(s.changed)
 	s.fresh, s.changed = s.fresh[:0], s.changed[:0]
 	s.memory.Flush()
 	s.todo.Flush(s.tx)
@@ -390,22 +393,21 @@ func (s *State) Flush() {
 	}
 }
 
-// insert adds n to an ascending list, once.
-func insert(list []uint32, n uint32) []uint32 {
-	at, found := slices.BinarySearch(list, n)
-	if found {
-		return list
+// release forgets the decoded rows of a plan that has ended, all at once: little comes after that,
+// and is decoded then. Those of many actions go once the caches are full.
+func (s *State) release(p *plan) {
+	if !ledger.HasEnded(stateName(p.row)) || p.hasWork() || p.row.Actions > releasedMax {
+		return
 	}
-	return slices.Insert(list, at, n)
-}
-
-// without removes n from an ascending list.
-func without(list []uint32, n uint32) []uint32 {
-	at, found := slices.BinarySearch(list, n)
-	if !found {
-		return list
+	for n := uint32(1); n <= p.row.Actions; n++ {
+		id := rows.Action{Plan: p.id, N: n}
+		if a := s.actions[id]; a != nil {
+			s.large -= a.bytes[0] + a.bytes[1]
+			delete(s.actions, id)
+		}
 	}
-	return slices.Delete(list, at, at+1)
+	s.large -= p.bytes
+	delete(s.plans, p.id)
 }
 
 // Plans are listed by what people ask for: all of them, by state, agent, capability
@@ -444,7 +446,5 @@ func (p *plan) listIn(dimension byte, value string) {
 
 // entryIn is the plan's entry in one list.
 func (p *plan) entryIn(dimension byte, value string) rows.Listed {
-	return rows.Listed{
-		Dimension: dimension, Value: value, Opened: rows.At(p.row.Opened), Plan: p.id,
-	}
+	return rows.Listed{Dimension: dimension, Value: value, Opened: rows.At(p.row.Opened), Plan: p.id}
 }

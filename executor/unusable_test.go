@@ -161,6 +161,10 @@ func TestAPlanWhoseTriggerDoesNotCompileIsRefused(t *testing.T) {
 		t.Fatalf("%+v", results)
 	}
 	w.turn()
+	told := slices.DeleteFunc(w.state.Notices(), func(n Notice) bool { return !ledger.HasEnded(n.State) })
+	if len(told) != 1 || told[0].At != 0 { // the notice of its end does not have the field
+		t.Errorf("told %+v", told)
+	}
 	why, err := view.NewReader(w.kv, "t", w).Why(api.WhyQuery{Plan: "p"})
 	said := "its opening was refused: " + strings.TrimPrefix(want, "refused: ")
 	if err != nil || why.State != ledger.StateFailed || why.Reason != said {

@@ -3,16 +3,16 @@ package executor
 import (
 	"slices"
 
+	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
-// The order of an unwind. Actions form a partial order: each names the ones it
-// came after. An action may be undone when everything that came after it is
-// clear (I21); what is quarantined is not, so the branch below it halts while
-// independent branches finish, unless the plan says continue, or it is an irreversible
-// act that nothing was undone after.
+// The order of an unwind. Actions form a partial order: each names the ones it came after. An
+// action may be undone when everything that came after it is clear (I21); what is quarantined is
+// not, so the branch below it halts while independent branches finish, unless the plan says
+// continue, or it is an irreversible act that nothing was undone after.
 
 // passed reports whether an action lets what it came after go.
 func passed(p *plan, a *action) bool {
@@ -77,11 +77,11 @@ func (a *action) move(to rowspb.Undo) {
 			s.landed = append(s.landed, About{p.id, a.fixed.Id})
 		}
 	case rowspb.Undo_UNDO_READY:
-		r.Ready = without(r.Ready, n)
+		r.Ready = rows.Without(r.Ready, n)
 	case rowspb.Undo_UNDO_SETTLING:
-		r.Settling = without(r.Settling, n)
+		r.Settling = rows.Without(r.Settling, n)
 	case rowspb.Undo_UNDO_EXHAUSTED:
-		r.Parked = without(r.Parked, n)
+		r.Parked = rows.Without(r.Parked, n)
 	case rowspb.Undo_UNDO_QUARANTINED:
 		leaveOwner(a)
 	case rowspb.Undo_UNDO_COMPENSATED:
@@ -94,12 +94,12 @@ func (a *action) move(to rowspb.Undo) {
 	}
 	switch to {
 	case rowspb.Undo_UNDO_READY:
-		r.Ready = insert(r.Ready, n)
+		r.Ready = rows.Insert(r.Ready, n)
 		a.row.ReadyNs = s.meta.TimeNs
 	case rowspb.Undo_UNDO_SETTLING:
-		r.Settling = insert(r.Settling, n)
+		r.Settling = rows.Insert(r.Settling, n)
 	case rowspb.Undo_UNDO_EXHAUSTED:
-		r.Parked = insert(r.Parked, n)
+		r.Parked = rows.Insert(r.Parked, n)
 	case rowspb.Undo_UNDO_QUARANTINED:
 		reachOwner(a)
 	case rowspb.Undo_UNDO_COMPENSATED:
@@ -206,9 +206,8 @@ func (a *action) release() {
 	}
 }
 
-// startUnwind turns the held set, or the part of it that is to be undone, into what is
-// owed. It is the one pass over a plan's actions; from here on the cost of a
-// step is that step.
+// startUnwind turns the held set, or the part of it that is to be undone, into what is owed. It is
+// the one pass over a plan's actions; from here on the cost of a step is that step.
 func (p *plan) startUnwind() {
 	s := p.s
 	p.disarm()
@@ -348,12 +347,14 @@ func (p *plan) reopen() {
 	default:
 		return
 	}
+	p.s.notices = slices.DeleteFunc(p.s.notices, func(n Notice) bool {
+		return n.Plan == p.id && n.At == p.row.Ended.GetSequence() // it is over before it is told
+	})
 	p.row.EndedNs, p.row.Ended = 0, nil
 	p.phase(rowspb.Phase_PHASE_UNWINDING)
 }
 
-// registrations counts the unsettled actions of a plan that are not entries of
-// child plans.
+// registrations counts the unsettled actions of a plan that are not entries of child plans.
 func (p *plan) registrations() uint32 {
 	count := p.row.Unsettled
 	for _, n := range p.row.Children {

@@ -207,7 +207,7 @@ func (a *action) warnOf() {
 	if a.row.ClosesNs == 0 || settled(a.row.Undo) || !armed(p.row) {
 		return
 	}
-	p.row.Windows = insert(p.row.Windows, a.id.N)
+	p.row.Windows = rows.Insert(p.row.Windows, a.id.N)
 	if !a.row.Warned {
 		p.s.due.Set(warnNs(a), rows.DueWindow, rows.Lease{Plan: p.id, N: a.id.N})
 	}
@@ -219,7 +219,7 @@ func (a *action) warnOf() {
 // again.
 func (a *action) dropWarning() {
 	p := a.plan
-	rest := without(p.row.Windows, a.id.N)
+	rest := rows.Without(p.row.Windows, a.id.N)
 	if len(rest) == len(p.row.Windows) {
 		return
 	}
