@@ -431,7 +431,7 @@ func (c *Coordinator) fencedCopy() *Coordinator {
 		registry: c.registry, answers: c.answers,
 		appendTimeout: c.appendTimeout, confirmTimeout: c.confirmTimeout, reviewTimeout: c.reviewTimeout,
 		logger: c.logger,
-		bus:    c.bus, lost: c.lost, plans: map[string]*Plan{}, runs: map[string]*Claim{},
+		bus:    c.bus, lost: c.lost, ends: c.ends, plans: map[string]*Plan{}, runs: map[string]*Claim{},
 	}
 	own.committer = newCommitter(c.committer.store, c.tenant, c.agent, own.writer, c.logger)
 	own.committer.fenced, own.committer.lost = true, c.lost.done

@@ -100,6 +100,7 @@ type Coordinator struct {
 	silence        func()                  // ends the notices
 	conn           *nats.Conn              // for Run; nil without one
 	lost           *loss                   // of the connection
+	ends           *ends                   // that notices tell
 
 	mu      sync.Mutex
 	plans   map[string]*Plan  // those that this process has not ended
@@ -142,7 +143,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		lookup:         startSlack,
 		logger:         cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		bus:            b, silence: func() {}, conn: config.Conn, plans: map[string]*Plan{},
-		runs: map[string]*Claim{}, lost: newLoss(),
+		runs: map[string]*Claim{}, lost: newLoss(), ends: &ends{of: map[string]*told{}},
 	}
 	c.registry = &registry{
 		tenant: c.tenant, language: c.language, code: map[string]*compile.Compiled{},
@@ -294,12 +295,14 @@ func (c *Coordinator) forget(p *Plan) {
 }
 
 // notice handles what the holder says became of a plan. A notice of a plan that
-// is none of ours, or that makes no sense, is ignored: it is a hint.
+// is none of ours, or that makes no sense, is ignored. It is a hint, but where it says that a plan
+// is compensated: see Plan.Wait.
 func (c *Coordinator) notice(body []byte) {
 	var n api.Notice
 	if json.Unmarshal(body, &n) != nil {
 		return
 	}
+	c.ends.tell(n)
 	p := c.plan(n.Plan)
 	switch {
 	case n.UndoneAs != "":

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/pause"
@@ -105,6 +106,9 @@ func (p *Plan) finishPlan(ctx context.Context, verb string, record *pb.Record) (
 		return p.c.wait(ctx, b)
 	}
 	if verb != "committed" {
+		if p.c.bus != nil {
+			p.told = p.c.ends.expect(p.id)
+		}
 		reason := cmp.Or(record.GetPlanFailed().GetReason(), record.GetPlanCancelled().GetReason())
 		p.end.cause = fmt.Errorf("%w: %w", undone(ErrUnwinding, verb, reason), ErrClosed)
 		p.settleForwards(ctx, p.end.cause, 0)
@@ -242,9 +246,10 @@ func (p *Plan) waits(answer api.OutcomeAnswer) *CommitWaits {
 	return &CommitWaits{Plan: p.id, Doubts: answer.Doubts}
 }
 
-// Wait returns when the plan has ended, or waits for its owner: End.Final says which.
-// It needs an executor and waits for one until ctx ends; the error then wraps ctx's
-// and says what is missing.
+// Wait returns when the plan has ended, or waits for its owner: End.Final says which. It needs an
+// executor and waits for one until ctx ends; the error then wraps ctx's and says what is missing.
+// The end is of after all that this process knows to be stored of the plan; what an operator
+// reports, or a child's late forward, may change it later.
 func (p *Plan) Wait(ctx context.Context) (End, error) {
 	p.mu.Lock()
 	opening := p.opening != nil
@@ -256,6 +261,9 @@ func (p *Plan) Wait(ctx context.Context) (End, error) {
 	case opening:
 		return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id,
 			ledger.Refuse("plan", "not in the ledger yet", "an action, a Flush or an end first"))
+	}
+	if end, all := hear(ctx, p); all {
+		return end, nil
 	}
 	var last error
 	for ctx.Err() == nil {
@@ -281,6 +289,92 @@ func (p *Plan) Wait(ctx context.Context) (End, error) {
 		return End{}, fmt.Errorf("cannot wait for plan %q: %w (%v)", p.id, ctx.Err(), last)
 	}
 	return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id, ctx.Err())
+}
+
+// Most plans that are undone are so within milliseconds, and the holder tells of it by itself.
+// hearMax is for how long that is waited for, instead of asking; endsMax bounds the plans that a
+// process listens for: agents that may not listen at all are told nothing.
+const (
+	hearMax = 500 * time.Millisecond
+	endsMax = 1024
+)
+
+// told is the end of one plan.
+type told struct {
+	done   chan struct{} // closed when notice is set
+	notice api.Notice
+}
+
+// ends are those that are told by notices, of plans that this process has failed or cancelled.
+type ends struct {
+	mu sync.Mutex
+	of map[string]*told // by plan, until they are told
+}
+
+// expect listens for the end of a plan.
+func (e *ends) expect(plan string) *told {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id := range e.of {
+		if len(e.of) < endsMax {
+			break
+		}
+		delete(e.of, id) // who waits for that one asks
+	}
+	t := &told{done: make(chan struct{})}
+	e.of[plan] = t
+	return t
+}
+
+// tell takes a notice.
+func (e *ends) tell(n api.Notice) {
+	if !ledger.HasEnded(n.State) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t := e.of[n.Plan]; t != nil {
+		delete(e.of, n.Plan)
+		t.notice = n
+		close(t.done)
+	}
+}
+
+// hear waits a little for a notice that a plan is undone. all is whether that says it all. What
+// came before the call may have changed since, an end may leave something to its owner or come
+// before the last that this process has stored of the plan: those are asked about.
+func hear(ctx context.Context, p *Plan) (end End, all bool) {
+	p.mu.Lock()
+	t := p.told
+	p.mu.Unlock()
+	if t == nil {
+		return End{}, false
+	}
+	select {
+	case <-t.done:
+		return End{}, false
+	default:
+	}
+	limit := hearMax
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)/4)
+	}
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-t.done:
+	case <-late.C:
+		return End{}, false
+	case <-p.c.lost.done:
+		return End{}, false
+	case <-ctx.Done():
+		return End{}, false
+	}
+	n := t.notice
+	if n.State != ledger.StateCompensated || n.At <= p.Stored() {
+		return End{}, false
+	}
+	return End{State: n.State, Reason: n.Reason, Refused: ledger.TenantRefusal(n.Reason)}, true
 }
 
 // goOn takes calls again after the ledger has not taken the commit at seq: the plan

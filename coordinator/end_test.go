@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -421,6 +422,179 @@ func TestWaitReturnsThePlansEnd(t *testing.T) {
 		}
 		if q := e.asked[0]; !q.Ended || q.Sequence != 1 {
 			t.Errorf("asked %+v", q)
+		}
+	})
+}
+
+// TestWaitTakesTheNoticeOfAnEnd asks only what a notice does not say: where it is not the last word,
+// leaves something to the owner, came before the call, or never comes.
+func TestWaitTakesTheNoticeOfAnEnd(t *testing.T) {
+	room := ledger.OverLimit(tenant, ledger.LimitFacts, 5, 5).Error()
+	undone := api.Notice{State: ledger.StateCompensated, Reason: room, At: 9}
+	for name, c := range map[string]struct {
+		before, during *api.Notice
+		asked          int
+		after          time.Duration // until Wait returns
+	}{
+		"undone":                 {during: &undone},
+		"not the last word":      {during: &api.Notice{State: ledger.StateCompensated, At: 1}, asked: 1},
+		"of an executor of old":  {during: &api.Notice{State: ledger.StateCompensated}, asked: 1},
+		"left to its owner":      {during: &api.Notice{State: ledger.StateQuarantined, At: 9}, asked: 1},
+		"told before":            {before: &undone, asked: 1},
+		"it only begins":         {during: &api.Notice{State: ledger.StateUnwinding}, asked: 1, after: hearMax},
+		"of another":             {during: &api.Notice{Plan: "x", State: ledger.StateCompensated}, asked: 1, after: hearMax},
+		"the notice was lost":    {asked: 1, after: hearMax},
+		"told twice, it is done": {before: &undone, during: &undone, asked: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateCompensated, Reason: room}}}
+				c0 := start(t, memory(), e)
+				p := begin(t, c0, PlanSpec{})
+				tell := func(n *api.Notice) {
+					if n != nil {
+						told := *n
+						told.Plan = cmp.Or(told.Plan, p.ID())
+						e.notify(t, told)
+					}
+				}
+				if err := p.Fail(t.Context(), "no room"); err != nil {
+					t.Fatal(err)
+				}
+				tell(c.before)
+				began, ended := time.Now(), make(chan struct{})
+				go func() {
+					defer close(ended)
+					end, err := p.Wait(t.Context())
+					if err != nil || end.State != ledger.StateCompensated || end.Reason != room || !end.Final() || end.Refused == nil {
+						t.Errorf("%+v, %v", end, err)
+					}
+				}()
+				synctest.Wait()
+				tell(c.during)
+				<-ended
+				if took := time.Since(began); len(e.asked) != c.asked || took != c.after {
+					t.Errorf("asked %d times, after %v; want %d, %v", len(e.asked), took, c.asked, c.after)
+				}
+				if kept := len(c0.ends.of); kept > 1 || kept == 1 && c.after == 0 {
+					t.Errorf("%d ends are waited for that were told", kept)
+				}
+			})
+		})
+	}
+}
+
+// TestWaitAsksAtOnceWhatNoNoticeWillTell: of a plan that this process has not ended, one that it has
+// committed, and where its connection or its caller has gone.
+func TestWaitAsksAtOnceWhatNoNoticeWillTell(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateCommitted}}}
+		c := start(t, memory(), e)
+		began := time.Now()
+		open := begin(t, c, PlanSpec{})
+		if err := open.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		committed := begin(t, c, PlanSpec{})
+		if err := committed.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, wait := range map[string]func() (End, error){
+			"open":       func() (End, error) { return open.Wait(t.Context()) },
+			"committed":  func() (End, error) { return committed.Wait(t.Context()) },
+			"of another": func() (End, error) { return c.Wait(t.Context(), "another") },
+		} {
+			if end, err := wait(); err != nil || end.State != ledger.StateCommitted || time.Since(began) != 0 {
+				t.Errorf("%s: %+v, %v, after %v", name, end, err, time.Since(began))
+			}
+		}
+		if len(c.ends.of) != 0 {
+			t.Error("a notice is waited for")
+		}
+		if err := open.Fail(t.Context(), "no room"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			synctest.Wait()
+			cancel()
+		}()
+		if _, err := open.Wait(ctx); !errors.Is(err, context.Canceled) || time.Since(began) != 0 {
+			t.Errorf("%v, after %v", err, time.Since(began))
+		}
+	})
+}
+
+// TestANoticeOfAnEndIsOlderThanWhatWasStoredMeanwhile: a forward returns after its plan was failed,
+// and what it says is stored while Wait listens, before the notice of an end that came first.
+func TestANoticeOfAnEndIsOlderThanWhatWasStoredMeanwhile(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateQuarantined, Reason: "asked"}}}
+		p := begin(t, start(t, memory(), e), PlanSpec{})
+		release := make(chan struct{})
+		go func() {
+			_, _ = p.Do(context.Background(), write("a"), func(context.Context, Call) (Outcome, error) {
+				<-release
+				return Outcome{Output: 1}, nil
+			})
+		}()
+		synctest.Wait()
+		if err := p.Fail(t.Context(), "no room"); err != nil {
+			t.Fatal(err)
+		}
+		failed := p.Stored()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if end, err := p.Wait(t.Context()); err != nil || end.Reason != "asked" {
+				t.Errorf("%+v, %v", end, err)
+			}
+		}()
+		synctest.Wait()
+		if err := begin(t, p.c, PlanSpec{}).Flush(t.Context()); err != nil { // takes the place of the end
+			t.Fatal(err)
+		}
+		close(release)
+		<-time.After(hearMax / 2) // the outcome lingers, and is stored
+		if p.Stored() < failed+2 {
+			t.Fatalf("stored up to %d", p.Stored())
+		}
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateCompensated, At: failed + 1})
+		<-ended
+	})
+}
+
+// TestEndsThatNoOneTellsAreBounded: of an agent that may not hear its notices, and of one that has
+// no connection, which waits for none.
+func TestEndsThatNoOneTellsAreBounded(t *testing.T) {
+	in(t, func(t *testing.T) {
+		deaf, alone := start(t, memory(), &executor{}), start(t, memory(), nil)
+		for range endsMax + 10 {
+			for _, c := range [...]*Coordinator{deaf, alone} {
+				if err := begin(t, c, PlanSpec{}).Cancel(t.Context(), "not wanted"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n, none := len(deaf.ends.of), len(alone.ends.of); n != endsMax || none != 0 {
+			t.Errorf("%d and %d ends are waited for, want %d and none", n, none, endsMax)
+		}
+	})
+}
+
+// TestWaitAsksInTimeForItsCaller: who has little time hears what an executor says, not only that
+// the time is over.
+func TestWaitAsksInTimeForItsCaller(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateCompensated}}}
+		p := begin(t, start(t, memory(), e), PlanSpec{})
+		if err := p.Fail(t.Context(), "no room"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), hearMax/5)
+		defer cancel()
+		if end, err := p.Wait(ctx); err != nil || end.State != ledger.StateCompensated {
+			t.Errorf("%+v, %v", end, err)
 		}
 	})
 }

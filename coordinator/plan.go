@@ -131,6 +131,7 @@ type Plan struct {
 	openedNs  int64         // when the ledger took the opening; of an earlier process
 	replays   bool          // a Run's: what a call returns must be what is recorded
 	end       *ending
+	told      *told         // its end, where this process has failed or cancelled it
 	rewinding *rewinding    // asked for and not known to be over
 	unwound   error         // while the plan is being undone, as far as known; wraps ErrUnwinding
 	parts     undoneParts   // of the plan, and of which its caller was told

@@ -27,7 +27,8 @@ type Notice struct {
 	// not known.
 	Asked uint64 `json:"asked,omitempty"`
 	// At is the sequence of the record that opened the plan again: what was stored after it was
-	// not undone. Of a deadline it is that of the record that has moved it.
+	// not undone. Of a deadline it is that of the record that has moved it, and of an end that of
+	// the record of it, or 0: what is stored after that may change it.
 	At uint64 `json:"at,omitempty"`
 	// Writer is set when the plan was resumed: the process that its records are taken
 	// from now on.
