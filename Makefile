@@ -20,10 +20,8 @@ help: ## explain every target
 man: ## write the manual pages of all commands into bin/man
 	$(GO) run ./cmd/sagenbaum man bin/man
 
-# deploy/sagenbaum.pgo says which code of the server is worth inlining: bench --only undo5
-# --cpuprofile, of a binary built with -trimpath.
-build: ## build bin/sagenbaum, tuned for unwinding, and the offline verifier bin/sagenbaum-verify
-	$(GO) build -trimpath -pgo deploy/sagenbaum.pgo -o bin/sagenbaum ./cmd/sagenbaum
+build: ## build bin/sagenbaum, and the offline verifier bin/sagenbaum-verify
+	$(GO) build -trimpath -o bin/sagenbaum ./cmd/sagenbaum
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/sagenbaum-verify ./cmd/sagenbaum-verify
 
 lab: ## build bin/sagenbaum-lab, for those who develop Sagenbaum: benchmarks and simulation
