@@ -188,11 +188,9 @@ func (d *Desk) getBlob(kind, name string, q api.BlobQuery) (answer api.BlobAnswe
 	return api.BlobAnswer{Bytes: m.Bytes, SHA256: m.SHA256, Chunks: len(m.Chunks)}, blobProblem(err)
 }
 
-var blobQueries = requests[api.BlobQuery]()
-
 func (d *Desk) readBlob(kind, name string, body []byte) (any, error) {
-	q, err := blobQueries(d, body)
-	if err != nil {
+	var q api.BlobQuery
+	if err := d.decode(body, &q); err != nil {
 		return nil, err
 	}
 	if _, err := d.blobOwner(kind, name, q.Plan); err != nil {

@@ -21,26 +21,21 @@ type verb struct {
 
 // takes is a verb with its handler.
 func takes[Q, A any](v api.Verb[Q, A], handle func(*Desk, Q) (A, error)) verb {
-	return ofUser(v, func(d *Desk, _ string, q Q) (A, error) { return handle(d, q) })
+	return verb{name: v.Name, slow: true, answer: func(d *Desk, _ string, body []byte) (any, error) {
+		var q Q
+		if err := d.decode(body, &q); err != nil {
+			return nil, err
+		}
+		answer, err := handle(d, q)
+		return answer, err
+	}}
 }
 
 // ofUser is a verb that depends on the user who asks.
 func ofUser[Q, A any](v api.Verb[Q, A], handle func(*Desk, string, Q) (A, error)) verb {
-	return ofUserBy(requests[Q](), v, handle)
-}
-
-// What is asked on subjects of each agent is read here.
-var (
-	histories = requests[api.HistoryQuery]()
-	previews  = requests[api.PreviewQuery]()
-)
-
-// ofUserBy is ofUser with what reads the requests.
-func ofUserBy[Q, A any](read func(*Desk, []byte) (Q, error), v api.Verb[Q, A],
-	handle func(*Desk, string, Q) (A, error)) verb {
 	answer := func(d *Desk, user string, body []byte) (any, error) {
-		q, err := read(d, body)
-		if err != nil {
+		var q Q
+		if err := d.decode(body, &q); err != nil {
 			return nil, err
 		}
 		answer, err := handle(d, user, q)
@@ -164,16 +159,12 @@ func questionVerb(name string) verb {
 		return v
 	}
 	if agent, ok := strings.CutPrefix(name, api.HistoryVerb); ok {
-		return ofUserBy(histories, api.PlanHistory(agent),
-			func(d *Desk, _ string, q api.HistoryQuery) (api.HistoryAnswer, error) {
-				return d.historyOf(agent, q)
-			})
+		return takes(api.PlanHistory(agent),
+			func(d *Desk, q api.HistoryQuery) (api.HistoryAnswer, error) { return d.historyOf(agent, q) })
 	}
 	if agent, ok := strings.CutPrefix(name, api.PreviewVerb); ok {
-		return ofUserBy(previews, api.OwnPreview(agent),
-			func(d *Desk, _ string, q api.PreviewQuery) (api.PreviewAnswer, error) {
-				return d.previewOf(agent, q)
-			})
+		return takes(api.OwnPreview(agent),
+			func(d *Desk, q api.PreviewQuery) (api.PreviewAnswer, error) { return d.previewOf(agent, q) })
 	}
 	return unknown(name, "question")
 }
