@@ -315,11 +315,8 @@ type ends struct {
 func (e *ends) expect(plan string) *told {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for id := range e.of {
-		if len(e.of) < endsMax {
-			break
-		}
-		delete(e.of, id) // who waits for that one asks
+	if len(e.of) == endsMax {
+		clear(e.of) // who waits for one of them asks
 	}
 	t := &told{done: make(chan struct{})}
 	e.of[plan] = t
@@ -359,22 +356,17 @@ func hear(ctx context.Context, p *Plan) (end End, all bool) {
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline)/4)
 	}
-	late := time.NewTimer(limit)
-	defer late.Stop()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	select {
 	case <-t.done:
-	case <-late.C:
-		return End{}, false
+		n := &t.notice
+		all = n.State == ledger.StateCompensated && n.At > p.Stored()
+		return End{State: n.State, Reason: n.Reason, Refused: ledger.TenantRefusal(n.Reason)}, all
 	case <-p.c.lost.done:
-		return End{}, false
 	case <-ctx.Done():
-		return End{}, false
 	}
-	n := t.notice
-	if n.State != ledger.StateCompensated || n.At <= p.Stored() {
-		return End{}, false
-	}
-	return End{State: n.State, Reason: n.Reason, Refused: ledger.TenantRefusal(n.Reason)}, true
+	return End{}, false
 }
 
 // goOn takes calls again after the ledger has not taken the commit at seq: the plan

@@ -258,7 +258,7 @@ func TestAPlanThatHasEndedTakesNoMemory(t *testing.T) {
 }
 
 // TestAnEndThatIsOverIsNotTold: where the end of a plan and the late word that takes it back are
-// folded in one turn, only the next end is told, with the sequence of its record.
+// folded in one turn, only the next end is told with the sequence of its record.
 func TestAnEndThatIsOverIsNotTold(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.agent("p", opened(0)))
@@ -286,7 +286,7 @@ func TestAnEndThatIsOverIsNotTold(t *testing.T) {
 			}
 		}
 		for _, n := range s.Notices() {
-			if n.Plan == "p" && ledger.HasEnded(n.State) {
+			if n.Plan == "p" && ledger.HasEnded(n.State) && n.At != 0 {
 				at = append(at, n.At)
 			}
 		}

@@ -61,8 +61,7 @@ func ordered(r *rowspb.PlanRow) bool {
 // move takes an action into another state of its undo. Every list and counter of
 // its plan that depends on the state is kept here and nowhere else.
 func (a *action) move(to rowspb.Undo) {
-	p := a.plan
-	s := p.s
+	p, s := a.plan, a.plan.s
 	r, n, from := p.row, a.id.N, a.row.Undo
 	was := isClear(p, a)
 	if a.row.Ahead != nil {
@@ -290,8 +289,7 @@ func (a *action) joinUnwind() {
 	a.makeReady()
 }
 
-// owe gives an action back to the unwind: ready, or waiting for what came after
-// it and joined since.
+// owe gives an action back to the unwind: ready, or waiting for what came after it and joined.
 func (a *action) owe() {
 	if a.plan.committing() {
 		a.weigh()
@@ -347,9 +345,11 @@ func (p *plan) reopen() {
 	default:
 		return
 	}
-	p.s.notices = slices.DeleteFunc(p.s.notices, func(n Notice) bool {
-		return n.Plan == p.id && n.At == p.row.Ended.GetSequence() // it is over before it is told
-	})
+	for i := range p.s.notices {
+		if n := &p.s.notices[i]; n.Plan == p.id && n.At == p.row.Ended.GetSequence() {
+			n.At = 0 // it is over before it is told
+		}
+	}
 	p.row.EndedNs, p.row.Ended = 0, nil
 	p.phase(rowspb.Phase_PHASE_UNWINDING)
 }
