@@ -103,7 +103,7 @@ func newLive(t testing.TB, config coordinator.Config, adjust ...func(*host.Confi
 			t.Error(err)
 		}
 	})
-	<-h.Ready()
+	h.Await(ctx) // until then no holder says what it knows, and newer pairs are refused
 	l.host = h
 	if l.store, err = jetstream.Open(t.Context(), jetstream.Config{Conn: root, Tenant: "default", DurableServer: server.DurableID()}); err != nil {
 		t.Fatal(err)

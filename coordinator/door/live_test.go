@@ -162,7 +162,7 @@ func (l *live) run() {
 		}
 	})
 	l.t.Cleanup(l.halt)
-	<-h.Ready()
+	h.Await(ctx) // until then no holder says what it knows, and newer pairs are refused
 	l.host = h
 }
 

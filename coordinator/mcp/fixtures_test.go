@@ -90,7 +90,7 @@ func newWorld(t testing.TB) *world {
 			t.Error(err)
 		}
 	})
-	<-h.Ready()
+	h.Await(ctx) // until then no holder says what it knows, and newer pairs are refused
 	return &world{t, conn, server.URL(), server.DurableID()}
 }
 

@@ -85,7 +85,7 @@ func newStage(t *testing.T, change func(*console.Config)) *stage {
 			t.Error(err)
 		}
 	})
-	<-s.host.Ready()
+	s.host.Await(ctx)
 	users := filepath.Join(dir, "console", "users")
 	must(t, os.MkdirAll(filepath.Dir(users), 0o700))
 	ana, err := access.NewUser("ana", token, access.Grant{Role: access.Admin, Tenants: []string{"*"}}, time.Time{})
