@@ -295,8 +295,8 @@ func (c *Coordinator) forget(p *Plan) {
 }
 
 // notice handles what the holder says became of a plan. A notice of a plan that
-// is none of ours, or that makes no sense, is ignored. It is a hint, but where it says that a plan
-// is compensated: see Plan.Wait.
+// is not ours, or that makes no sense, is ignored. It is a hint, but where it says that a plan is
+// compensated: see Plan.Wait.
 func (c *Coordinator) notice(body []byte) {
 	var n api.Notice
 	if json.Unmarshal(body, &n) != nil {

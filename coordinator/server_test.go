@@ -2,15 +2,12 @@ package coordinator_test
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
-	"github.com/sagenbaum/sagenbaum/ledger/testenv"
-	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // serverAndExecutor starts both in this process, as `sagenbaum serve` does.
@@ -30,8 +27,7 @@ func serverAndExecutor() (*nats.Conn, func()) {
 		defer close(ended)
 		_ = h.Run(ctx) // ctx's error
 	}()
-	<-h.Ready()
-	awaitHolder(nc)
+	h.Await(ctx) // until then no holder says what it knows, and newer pairs are refused
 	return nc, func() {
 		cancel()
 		<-ended
@@ -39,19 +35,5 @@ func serverAndExecutor() (*nats.Conn, func()) {
 		nc.Close()
 		srv.Close()
 		must(os.RemoveAll(dir))
-	}
-}
-
-// awaitHolder returns when the executor holds the tenant: before its first term a ledger is read as
-// the earliest holders did, who refuse what they do not know.
-func awaitHolder(nc *nats.Conn) {
-	for {
-		m, err := nc.Request(api.TenantStatus.Subject("default"), []byte("{}"), testenv.Patience)
-		must(err)
-		var answer api.StatusAnswer
-		must(json.Unmarshal(m.Data, &answer))
-		if answer.Status.Mode == "holding" {
-			return
-		}
 	}
 }

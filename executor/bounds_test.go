@@ -262,9 +262,7 @@ func TestAPlanThatHasEndedTakesNoMemory(t *testing.T) {
 func TestAnEndThatIsOverIsNotTold(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.agent("p", opened(0)))
-	child := opened(0)
-	child.GetPlanOpened().ParentPlan = "p"
-	w.must(w.agent("c", child))
+	w.must(w.agent("c", openedUnder("p")))
 	w.must(w.agent("c", pair("late")...))
 	w.must(w.agent("p", planFailed()))
 	w.turn()
@@ -277,13 +275,7 @@ func TestAnEndThatIsOverIsNotTold(t *testing.T) {
 	s := OpenWith(rows.NewMemoryKV(), "t", w, w.programs)
 	told := func(log []ledger.Message) (at []uint64) {
 		for _, m := range log {
-			entries, err := ledger.Decode("t", m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range entries {
-				s.Apply(e)
-			}
+			foldMessage(t, s, m)
 		}
 		for _, n := range s.Notices() {
 			if n.Plan == "p" && ledger.HasEnded(n.State) && n.At != 0 {

@@ -377,9 +377,7 @@ func TestWhatAnOpenPlanAsksIsTold(t *testing.T) {
 func TestAChildIsRetiredByItsRootOnly(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.agent("p", opened(0)))
-	child := opened(0)
-	child.GetPlanOpened().ParentPlan = "p"
-	w.must(w.agent("q", child))
+	w.must(w.agent("q", openedUnder("p")))
 	w.do("q", "a")
 	w.must(w.agent("q", planCommitted()))
 	w.turn()

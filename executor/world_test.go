@@ -175,6 +175,13 @@ func opened(deadlineNs int64, triggers ...*pb.Trigger) *pb.Record {
 		Triggers: triggers}}}
 }
 
+// openedUnder is the opening of a child.
+func openedUnder(parent string) *pb.Record {
+	r := opened(0)
+	r.GetPlanOpened().ParentPlan = parent
+	return r
+}
+
 // accepting is the opening of a plan that is committed whatever is in doubt.
 func accepting(r *pb.Record) *pb.Record {
 	r.GetPlanOpened().DoubtAtCommit = pb.DoubtAtCommit_DOUBT_AT_COMMIT_ACCEPT

@@ -126,14 +126,15 @@ var (
 	}
 )
 
+// plain reports whether a value has nothing in it that is to be looked at.
+func (s *Shape) plain(raw json.RawMessage) bool { return s.any || s.own && string(raw) != "null" }
+
 func (s *Shape) check(raw json.RawMessage, at string) error {
 	switch {
-	case s.any:
+	case s.plain(raw):
 		return nil
 	case string(raw) == "null":
 		return Refuse(at, "null", "a value; leave out what has none")
-	case s.own:
-		return nil
 	case s.of.Kind() == reflect.Pointer:
 		return s.item.check(raw, at)
 	case s.of.Kind() != reflect.Slice:
@@ -159,19 +160,18 @@ func (s *Shape) checkMembers(raw json.RawMessage, at string) error {
 		if s.members != nil {
 			item = s.members[name]
 		}
-		plain := item != nil && (item.any || item.own && string(value) != "null")
-		if plain && !seen[name] {
-			seen[name] = true
-			return nil
+		twice := seen[name]
+		seen[name] = true
+		if item != nil && !twice && item.plain(value) {
+			return nil // most are, and need no text that names them
 		}
 		place := at + "." + TextTo(name, 80)
 		switch {
 		case item == nil:
 			return Refuse(place, "there is no such field", wantedOf(s.of, name))
-		case seen[name]:
+		case twice:
 			return Refuse(place, "given twice", "each field once")
 		}
-		seen[name] = true
 		return item.check(value, place)
 	})
 	if err == errNoObject {

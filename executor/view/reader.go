@@ -66,10 +66,10 @@ func (r *Reader) Refusals(afterSequence uint64, limit int) []api.Refused {
 
 // RefusedAt returns what was refused or void of one message.
 func (r *Reader) RefusedAt(sequence uint64) []api.Refused {
-	var views []api.Refused
 	if !r.core.MayRefuse(sequence) {
 		return nil // what most questions find, for less than a scan costs
 	}
+	var views []api.Refused
 	for k := range r.tx.Scan(rows.Refused.Key(rows.Place{Sequence: sequence, Index: 0}),
 		rows.Refused.Key(rows.Place{Sequence: sequence + 1, Index: 0})) {
 		views = append(views, r.refused(rows.ParsePlace(k[1:])))
