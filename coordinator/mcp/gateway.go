@@ -81,8 +81,8 @@ type Gateway struct {
 	plans   *plans
 	prefix  string // of the gateway's own tools, where a server has one of the same name
 
-	remote  atomic.Bool // clients come over HTTP
-	leveled atomic.Bool // a client has said which logs it wants
+	remote atomic.Bool  // clients come over HTTP
+	level  atomic.Value // an sdk.LoggingLevel: of the logs that a client wants; nil: none has said
 
 	life context.Context // of calls; ended by Close
 	halt context.CancelFunc
@@ -91,19 +91,18 @@ type Gateway struct {
 	closed  error // of Close
 
 	mu       sync.Mutex
-	befores  map[string]json.RawMessage       // by plan and action, while the call runs
-	progress map[string]*progress             // by the token that a server was given
-	tokens   int                              //
-	calling  map[*Server][]*sdk.ServerSession // whose calls are under way
+	befores  map[string]json.RawMessage // by plan and action, while the call runs
+	progress map[string]*progress       // by the token that a server was given
+	tokens   int                        //
+	calling  map[*Server][]*underWay    // in the order in which they have begun
 }
 
 // progress is whose call a token of progress is.
 type progress struct {
-	session *sdk.ServerSession
-	token   json.RawMessage
-	call    context.Context // of a client without a session; nil: it has one
-	coming  int             // that have come, and are not passed on yet
-	passed  chan struct{}   // closed when there are none; nil: no one waits
+	call   *underWay
+	token  json.RawMessage
+	coming int           // that have come, and are not passed on yet
+	passed chan struct{} // closed when there are none; nil: no one waits
 }
 
 // New starts the servers, finds their packs and connects to the ledger. Errors: *ledger.Refused,
@@ -114,7 +113,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	}
 	g := &Gateway{config: config, logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		rooting: newRooting(), befores: map[string]json.RawMessage{}, progress: map[string]*progress{},
-		calling: map[*Server][]*sdk.ServerSession{}}
+		calling: map[*Server][]*underWay{}}
 	g.life, g.halt = context.WithCancel(context.Background())
 	g.plans = newPlans(g)
 	if err := g.start(ctx); err != nil {

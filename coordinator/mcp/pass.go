@@ -510,7 +510,7 @@ func (g *Gateway) listen(s *Server, options *sdk.ClientOptions) {
 			g.told(front.ResourceUpdated(ctx, req.Params))
 		})
 	}
-	g.listenLogs(options)
+	g.listenLogs(s, options)
 	options.ProgressNotificationHandler = g.passProgress
 	g.listenQuestions(s, options)
 }
@@ -525,6 +525,7 @@ func (g *Gateway) told(err error) {
 func (g *Gateway) during(ctx context.Context, r *request) (release func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	call := &underWay{r.session, context.WithoutCancel(ctx)}
 	own, meta := "", memberOf(r.params, "_meta")
 	if token := memberOf(meta, "progressToken"); len(token) > 0 {
 		g.tokens++
@@ -536,20 +537,16 @@ func (g *Gateway) during(ctx context.Context, r *request) (release func(), err e
 			return nil, err
 		}
 		r.token = token
-		p := &progress{session: r.session, token: token}
-		if r.plain {
-			p.call = context.WithoutCancel(ctx)
-		}
-		g.progress[own] = p
+		g.progress[own] = &progress{call: call, token: token}
 	}
-	g.calling[r.server] = append(g.calling[r.server], r.session)
-	session, server := r.session, r.server
+	g.calling[r.server] = append(g.calling[r.server], call)
+	server := r.server
 	return func() {
 		g.awaitProgress(own)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		list := g.calling[server]
-		if i := slices.Index(list, session); i >= 0 {
+		if i := slices.Index(list, call); i >= 0 {
 			g.calling[server] = slices.Delete(list, i, i+1)
 		}
 		if own != "" {
@@ -583,14 +580,13 @@ func (g *Gateway) passProgress(ctx context.Context, req *sdk.ProgressNotificatio
 	if p == nil {
 		return
 	}
-	if p.call != nil {
-		ctx = p.call
+	text, err := withValue(rawOf(req.Params.Meta), "progressToken", p.token)
+	if err == nil {
+		err = p.call.tell(ctx, func(ctx context.Context) error {
+			return say(ctx, p.call.session, progressMethod, text)
+		})
 	}
-	if text, err := withValue(rawOf(req.Params.Meta), "progressToken", p.token); err == nil {
-		g.say(ctx, p.session, progressMethod, text)
-	} else {
-		g.told(err)
-	}
+	g.told(err)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.coming--

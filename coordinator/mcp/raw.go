@@ -272,11 +272,11 @@ func saying(next sdk.MethodHandler) sdk.MethodHandler {
 }
 
 // say says something of a server to a client, whatever the SDK thinks of its wanting it.
-func (g *Gateway) say(ctx context.Context, session *sdk.ServerSession, method string,
-	text json.RawMessage) {
+func say(ctx context.Context, session *sdk.ServerSession, method string,
+	text json.RawMessage) error {
 	meta := asMeta(text)
 	meta[methodKey] = method
-	g.told(session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{Meta: meta}))
+	return session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{Meta: meta})
 }
 
 // passedOn is the text of the parameters of a request as a server gets it, from their text or else

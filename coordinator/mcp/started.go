@@ -29,7 +29,8 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 	if s.remote() {
 		may = connectTime
 	}
-	within, cancel := context.WithTimeout(ctx, may)
+	// A call may start it, and what the server says later is not of that call.
+	starting, cancel := context.WithTimeout(within{ctx, context.Background()}, may)
 	defer cancel()
 	in := sdk.ClientSessionOptions{ProtocolVersion: withSessions}
 	// What a server asks a client without a session is an answer to the call, as it is in a version
@@ -41,11 +42,14 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 		guessed := new(atomic.Bool)
 		transport, process := s.transport(patience, guessed)
 		client := s.newClient()
-		session, err := client.Connect(within, transport, &in)
+		session, err := client.Connect(starting, transport, &in)
 		if err == nil {
-			err = s.arrived(within, session, s.roots.Load())
+			err = s.arrived(starting, session, s.roots.Load())
 		}
 		if err == nil {
+			if s.front != nil {
+				s.front.relevel(starting, session)
+			}
 			return session, client, process, nil
 		}
 		process.End()
@@ -54,9 +58,9 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 			_ = session.Close() // it has ended
 		}
 		switch {
-		case ctx.Err() == nil && within.Err() != nil:
+		case ctx.Err() == nil && starting.Err() != nil:
 			return nil, nil, nil, fmt.Errorf("it has not said who it is within %s", may)
-		case within.Err() != nil || !refused && !guessed.Load():
+		case starting.Err() != nil || !refused && !guessed.Load():
 			return nil, nil, nil, err
 		case refused:
 			s.logger.Info("the server refuses a session, and is asked without one", "server",
