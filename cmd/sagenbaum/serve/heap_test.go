@@ -19,7 +19,7 @@ func TestAHeapGrowsFurtherWhileItIsSmall(t *testing.T) {
 		live uint64 // MiB
 		want int
 	}{{0, 400}, {1, 400}, {200, 400}, {250, 300}, {400, 150}, {500, 100}, {999, 100}, {5000, 100}} {
-		got := growthFor(heapSample{live: c.live * mib, now: 2 * c.live * mib, scan: 2 * c.live * mib}, soft)
+		got := growthFor(c.live*mib, c.live*mib, c.live*mib, soft)
 		if got != c.want {
 			t.Errorf("%d MiB live: %d%%, want %d%%", c.live, got, c.want)
 		}
@@ -29,28 +29,55 @@ func TestAHeapGrowsFurtherWhileItIsSmall(t *testing.T) {
 	}
 }
 
-// TestAHeapOfBytesGrowsByWhatItHasOfPointers: freely while it is small, and always a little.
-func TestAHeapOfBytesGrowsByWhatItHasOfPointers(t *testing.T) {
+// TestAHeapOfLargeObjectsGrowsByLess: freely while it is small, and always a little.
+func TestAHeapOfLargeObjectsGrowsByLess(t *testing.T) {
 	t.Parallel()
 	const mib, soft = 1 << 20, 1000 << 20
 	for _, c := range []struct {
-		live, now, scan uint64 // MiB
-		want            int
+		live, allocated, small uint64 // MiB
+		want                   int
 	}{
-		{10, 20, 0, 400},     // to 50 MiB
-		{32, 60, 6, 100},     // to 64 MiB, which is free
-		{80, 90, 9, 40},      // a tenth of it has pointers
-		{80, 90, 0, 25},      // none
-		{200, 400, 200, 200}, // half of it
-		{200, 200, 400, 400}, // the runtime may count them later than the bytes
-		{600, 600, 300, 50},  // half of Go's default
+		{10, 20, 0, 400}, // to 50 MiB
+		{32, 60, 3, 100}, // to 64 MiB, which is free
+		{80, 90, 9, 40},  // a tenth
+		{80, 90, 0, 25},  // nothing
+		{80, 0, 0, 400},  // nothing was allocated: what another collection left
+		{100, 400, 100, 100},
+		{100, 400, 199, 199},
+		{100, 400, 200, 400}, // half of it
+		{600, 600, 150, 25},  // a quarter of Go's default
 		{5000, 9000, 0, 25},  // never less
 		{5000, 9000, 9000, 100},
 	} {
-		if got := growthFor(heapSample{live: c.live * mib, now: c.now * mib, scan: c.scan * mib}, soft); got != c.want {
-			t.Errorf("%d MiB live, %d of %d with pointers: %d%%, want %d%%", c.live, c.scan, c.now, got, c.want)
+		got := growthFor(c.live*mib, c.allocated*mib, c.small*mib, soft)
+		if got != c.want {
+			t.Errorf("%d MiB live, %d of %d in small objects: %d%%, want %d%%", c.live, c.small, c.allocated, got, c.want)
 		}
 	}
+}
+
+// TestTheSizesOfObjectsAreTold: bytes of small ones are counted as such, those of large ones are not.
+func TestTheSizesOfObjectsAreTold(t *testing.T) {
+	var read heapReader
+	var kept [][]byte
+	grew := func(size, count int) (all, small int) {
+		before := read.sample()
+		for range count {
+			kept = append(kept[:0], make([]byte, size))
+		}
+		after := read.sample()
+		return int(after.allocated - before.allocated), int(after.small - before.small)
+	}
+	for _, size := range []int{1 << 10, 16 << 10} {
+		all, small := grew(size, 1000)
+		if small < size*900 || small > size*1000+1<<20 || all < small || all > small+1<<20 {
+			t.Errorf("of 1,000 times %d bytes %d are small, of %d", size, small, all)
+		}
+	}
+	if all, small := grew(1<<20, 100); small > 1<<20 || all < 100<<20 {
+		t.Errorf("of 100 times 1 MiB %d bytes are small, of %d", small, all)
+	}
+	runtime.KeepAlive(kept)
 }
 
 // TestTheEndOfACollectionIsSaid: once for each time that it was asked for.
@@ -76,13 +103,14 @@ func TestAHeapThatIsLeftAloneIsCollected(t *testing.T) {
 		growth  int
 		collect bool
 	}{
-		{"a collection", time.Second, heapSample{1, 100 * mib, 150 * mib, 150 * mib}, 400, false},
-		{"more live", 2 * time.Second, heapSample{2, 250 * mib, 900 * mib, 900 * mib}, 300, false},
-		{"garbage, and not for long", 11 * time.Second, heapSample{2, 250 * mib, 900 * mib, 900 * mib}, 0, false},
-		{"garbage for long", 12 * time.Second, heapSample{2, 250 * mib, 900 * mib, 900 * mib}, 100, true},
-		{"its own collection", 13 * time.Second, heapSample{3, 120 * mib, 130 * mib, 130 * mib}, 0, false},
-		{"little garbage for long", 40 * time.Second, heapSample{3, 120 * mib, 230 * mib, 230 * mib}, 0, false},
-		{"work again", 41 * time.Second, heapSample{4, 120 * mib, 130 * mib, 130 * mib}, 400, false},
+		{"a collection", time.Second, heapSample{1, 100 * mib, 150 * mib, 400 * mib, 300 * mib}, 400, false},
+		{"more live", 2 * time.Second, heapSample{2, 250 * mib, 900 * mib, 900 * mib, 800 * mib}, 300, false},
+		{"garbage, and not for long", 11 * time.Second, heapSample{2, 250 * mib, 900 * mib, 900 * mib, 800 * mib}, 0, false},
+		{"garbage for long", 12 * time.Second, heapSample{2, 250 * mib, 900 * mib, 900 * mib, 800 * mib}, 100, true},
+		{"its own collection", 13 * time.Second, heapSample{3, 120 * mib, 130 * mib, 910 * mib, 810 * mib}, 0, false},
+		{"little garbage for long", 40 * time.Second, heapSample{3, 120 * mib, 230 * mib, 990 * mib, 880 * mib}, 0, false},
+		{"work again", 41 * time.Second, heapSample{4, 120 * mib, 130 * mib, 1000 * mib, 890 * mib}, 400, false},
+		{"large objects", 42 * time.Second, heapSample{5, 120 * mib, 130 * mib, 1200 * mib, 940 * mib}, 100, false},
 	} {
 		growth, collect := h.next(start.Add(c.after), c.sample)
 		if growth != c.growth || collect != c.collect {
