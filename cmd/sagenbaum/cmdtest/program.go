@@ -20,13 +20,19 @@ var acts bool
 
 // Act makes the test binary of the command's own package serve as the command, so that its tests
 // drive real processes without building a second binary. It is called first in TestMain; where the
-// process was started as the command it runs main and does not return.
+// process was started as the command it runs main and does not return. Tests that call the command
+// in their own process have none of the caller's contexts: one is found by the port of the server
+// that has saved it, and a test's server may have that port now.
 func Act(main func()) {
 	if os.Getenv(AsCommand) != "" {
 		main()
 		os.Exit(0)
 	}
 	acts = true
+	none := filepath.Join(os.TempDir(), "sagenbaum-tests-have-no-contexts")
+	if err := os.Setenv("XDG_CONFIG_HOME", none); err != nil {
+		panic(err)
+	}
 }
 
 // Program is the path of the command under test: the test binary itself after Act, and otherwise
