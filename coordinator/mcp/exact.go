@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -21,8 +22,8 @@ import (
 // still waited for, which the SDK would give up.
 type exact struct {
 	sdk.Transport
-	progress func(*sdk.ProgressNotificationParams) // one has come; nil: no one wants to know
-	calls    *calls
+	said  func() // something of tellMethods has come; nil: no one wants to know
+	calls *calls
 }
 
 // calls are the calls of a server that are under way, by the name that this process gives each.
@@ -68,8 +69,8 @@ const ownMeta = "io.modelcontextprotocol/"
 // Read returns the next message; a result, and what is passed on, has its text in its metadata.
 func (c exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	message, err := readable(ctx, c.Connection)
-	if r, ok := message.(*jsonrpc.Request); ok && r.Method == progressMethod {
-		c.exact.progresses(r.Params)
+	if r, ok := message.(*jsonrpc.Request); ok {
+		c.exact.counts(r.Method)
 	}
 	if err == nil {
 		giveText(message, saidMethods)
@@ -77,23 +78,31 @@ func (c exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return message, err
 }
 
-func (t exact) progresses(text json.RawMessage) {
-	params := new(sdk.ProgressNotificationParams)
-	if t.progress != nil && json.Unmarshal(text, params) == nil {
-		t.progress(params)
+// tellMethods are those of what a server says to clients, which is counted until it is passed on.
+var tellMethods = []string{progressMethod, logMethod, completeMethod}
+
+func (t exact) counts(method string) {
+	if t.said != nil && slices.Contains(tellMethods, method) {
+		t.said()
 	}
 }
 
 // incoming is a message that has come, as Read returns it.
 func (t exact) incoming(message json.RawMessage) json.RawMessage {
-	if methodOf(message) == progressMethod {
-		t.progresses(memberOf(message, "params"))
-	}
+	t.counts(methodOf(message))
 	return withText(message, saidMethods)
 }
 
 // errRejected is what the SDK takes for an error of one message; it ends the connection at others.
 var errRejected error = &jsonrpc.Error{Code: -32005, Message: "rejected by transport"}
+
+// isRejected reports whether a transport has not sent something. A client that answers with an
+// error of the same code has got it.
+func isRejected(err error) bool {
+	var wire *jsonrpc.Error
+	return errors.As(err, &wire) && wire.Is(errRejected) &&
+		wire.Message == errRejected.(*jsonrpc.Error).Message
+}
 
 // errGivenUp is the error of a call that was given up before it was sent.
 var errGivenUp = errors.New("the call was given up before it was sent")

@@ -99,10 +99,8 @@ type Gateway struct {
 
 // progress is whose call a token of progress is.
 type progress struct {
-	call   *underWay
-	token  json.RawMessage
-	coming int           // that have come, and are not passed on yet
-	passed chan struct{} // closed when there are none; nil: no one waits
+	call  *underWay
+	token json.RawMessage
 }
 
 // New starts the servers, finds their packs and connects to the ledger. Errors: *ledger.Refused,

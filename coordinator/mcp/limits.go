@@ -69,6 +69,7 @@ const (
 	undoWait     = 2 * time.Minute      // that an undo tool waits
 	leaveWait    = 30 * time.Second     // likewise, a gateway whose client has gone
 	progressLate = 5 * time.Second      // that progress may come after its call has ended
-	progressWait = time.Second          // that a result waits for progress that came before it
+	saidWait     = time.Second          // that a result waits for what was said before it
+	levelWait    = 2 * time.Second      // that a start waits for a server to take a level of logs
 	pageMax      = 100                  // pages of one list of a server
 )

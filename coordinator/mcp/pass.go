@@ -511,7 +511,11 @@ func (g *Gateway) listen(s *Server, options *sdk.ClientOptions) {
 		})
 	}
 	g.listenLogs(s, options)
-	options.ProgressNotificationHandler = g.passProgress
+	options.ProgressNotificationHandler = func(ctx context.Context,
+		req *sdk.ProgressNotificationClientRequest) {
+		defer s.said.goes()
+		g.passProgress(ctx, req)
+	}
 	g.listenQuestions(s, options)
 }
 
@@ -525,7 +529,7 @@ func (g *Gateway) told(err error) {
 func (g *Gateway) during(ctx context.Context, r *request) (release func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	call := &underWay{r.session, context.WithoutCancel(ctx)}
+	call := &underWay{session: r.session, stream: context.WithoutCancel(ctx)}
 	own, meta := "", memberOf(r.params, "_meta")
 	if token := memberOf(meta, "progressToken"); len(token) > 0 {
 		g.tokens++
@@ -542,7 +546,8 @@ func (g *Gateway) during(ctx context.Context, r *request) (release func(), err e
 	g.calling[r.server] = append(g.calling[r.server], call)
 	server := r.server
 	return func() {
-		g.awaitProgress(own)
+		server.said.await()
+		call.ended.Store(true)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		list := g.calling[server]
@@ -561,16 +566,6 @@ func (g *Gateway) forget(token string) {
 	delete(g.progress, token)
 }
 
-// expectProgress notes that progress has come.
-func (g *Gateway) expectProgress(params *sdk.ProgressNotificationParams) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	token, _ := params.ProgressToken.(string)
-	if p := g.progress[token]; p != nil {
-		p.coming++
-	}
-}
-
 // passProgress passes progress on to the client whose call it is of.
 func (g *Gateway) passProgress(ctx context.Context, req *sdk.ProgressNotificationClientRequest) {
 	token, _ := req.Params.ProgressToken.(string)
@@ -582,37 +577,11 @@ func (g *Gateway) passProgress(ctx context.Context, req *sdk.ProgressNotificatio
 	}
 	text, err := withValue(rawOf(req.Params.Meta), "progressToken", p.token)
 	if err == nil {
-		err = p.call.tell(ctx, func(ctx context.Context) error {
+		err = tell(ctx, []*underWay{p.call}, func(ctx context.Context) error {
 			return say(ctx, p.call.session, progressMethod, text)
 		})
 	}
 	g.told(err)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	p.coming--
-	if p.coming <= 0 && p.passed != nil {
-		close(p.passed)
-		p.passed = nil
-	}
-}
-
-// awaitProgress waits until the progress of a call that came before its result is passed on.
-func (g *Gateway) awaitProgress(token string) {
-	passed := make(chan struct{})
-	g.mu.Lock()
-	p := g.progress[token]
-	if p == nil || p.coming <= 0 {
-		g.mu.Unlock()
-		return
-	}
-	p.passed = passed
-	g.mu.Unlock()
-	late := time.NewTimer(progressWait)
-	defer late.Stop()
-	select {
-	case <-passed:
-	case <-late.C: // the client does not take it
-	}
 }
 
 // Contracts says what the gateway would do about a tool: its class and fidelity; known is false

@@ -6,23 +6,45 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 )
 
-// What a server says in a call, and asks, goes where its answer goes: a client over HTTP need not
-// have a stream beside its calls. That holds too once a call has started the server again.
-func TestAClientWithoutAStreamOfItsOwnHearsWhatIsSaidInItsCalls(t *testing.T) {
-	t.Parallel()
+// overOneStream is a client over HTTP that has no stream beside its calls, and wants logs.
+func overOneStream(t *testing.T, options *sdk.ClientOptions) *client {
+	t.Helper()
+	return overWeb(t, options, true)
+}
+
+func overWeb(t *testing.T, options *sdk.ClientOptions, alone bool) *client {
+	t.Helper()
 	w := newWorld(t)
 	config, _ := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true, TrustHints: true}, nil, config)
 	server := serves(t, c.gateway.Handler(""))
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options).Connect(t.Context(),
+		&sdk.StreamableClientTransport{Endpoint: server.URL, DisableStandaloneSSE: alone}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	if err := session.SetLoggingLevel(t.Context(), &sdk.SetLoggingLevelParams{Level: "info"}); err != nil {
+		t.Fatal(err)
+	}
+	return &client{t: t, gateway: c.gateway, session: session}
+}
+
+// What a server says in a call, and asks, goes where its answer goes: a client over HTTP need not
+// have a stream beside its calls. That holds too once a call has started the server again.
+func TestAClientWithoutAStreamOfItsOwnHearsWhatIsSaidInItsCalls(t *testing.T) {
+	t.Parallel()
 	heard := make(chan string, 10)
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
+	over := overOneStream(t, &sdk.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
 			heard <- fmt.Sprint("progress ", req.Params.Progress)
 		},
@@ -36,15 +58,7 @@ func TestAClientWithoutAStreamOfItsOwnHearsWhatIsSaidInItsCalls(t *testing.T) {
 		CreateMessageHandler: func(context.Context, *sdk.CreateMessageRequest) (*sdk.CreateMessageResult, error) {
 			return &sdk.CreateMessageResult{Model: "m", Role: "assistant", Content: &sdk.TextContent{}}, nil
 		},
-	}).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: server.URL, DisableStandaloneSSE: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = session.Close() })
-	if err := session.SetLoggingLevel(t.Context(), &sdk.SetLoggingLevelParams{Level: "info"}); err != nil {
-		t.Fatal(err)
-	}
-	over := &client{t: t, gateway: c.gateway, session: session}
+	})
 	for _, way := range []string{"at first", "started again"} {
 		if r := over.call("slow", map[string]any{"text": "p"}, "progressToken", "mine"); r.IsError {
 			t.Error(way, said(r))
@@ -62,6 +76,57 @@ func TestAClientWithoutAStreamOfItsOwnHearsWhatIsSaidInItsCalls(t *testing.T) {
 		}
 		if got := over.does("think", nil); got != "m" {
 			t.Errorf("%s: the model is %s", way, got)
+		}
+		over.call("die", map[string]any{"text": "d"})
+	}
+}
+
+// What a server logs right before it answers comes before the answer.
+func TestAllThatAServerSaysInACallIsHeard(t *testing.T) {
+	t.Parallel()
+	heard := make(chan string, 100)
+	over := overOneStream(t, &sdk.ClientOptions{
+		LoggingMessageHandler: func(_ context.Context, req *sdk.LoggingMessageRequest) {
+			heard <- fmt.Sprint(req.Params.Data)
+		}})
+	for n := range 50 {
+		over.does("mutter", map[string]any{"text": fmt.Sprint(n)})
+	}
+	for n := range 50 {
+		if got := receive(t, heard); got != fmt.Sprint(n) {
+			t.Fatalf("there came %s as %d", got, n)
+		}
+	}
+}
+
+// A client that answers a question with an error is asked once, and its server gets the error.
+func TestAnErrorOfAClientIsItsAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	asked := make(chan string, 10)
+	c := w.gateway(mcp.Config{ServeUndos: true, TrustHints: true}, &sdk.ClientOptions{
+		ElicitationHandler: func(_ context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			asked <- req.Params.Message
+			return nil, &jsonrpc.Error{Code: -32005, Message: "not now"}
+		}}, config)
+	_, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "interrupt", Arguments: note{Text: "x"}})
+	if err == nil || !strings.Contains(err.Error(), "not now") || len(asked) != 1 {
+		t.Errorf("asked %d times: %v", len(asked), err)
+	}
+}
+
+// What a server says later, that a call had started again, is of no call.
+func TestWhatAServerSaysLaterIsHeardBesideTheCalls(t *testing.T) {
+	t.Parallel()
+	heard := make(chan any, 10)
+	over := overWeb(t, &sdk.ClientOptions{
+		LoggingMessageHandler: func(_ context.Context, req *sdk.LoggingMessageRequest) { heard <- req.Params.Data },
+	}, false)
+	for _, text := range []string{"at first", "started again"} {
+		over.does("linger", map[string]any{"text": text})
+		if got := receive(t, heard); got != text {
+			t.Errorf("there came %v", got)
 		}
 		over.call("die", map[string]any{"text": "d"})
 	}

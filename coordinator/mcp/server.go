@@ -79,6 +79,7 @@ type Server struct {
 	logger *slog.Logger
 	guard  *lock
 	front  *Gateway // gets what the server says by itself; nil for a worker
+	said   passing
 	calls  *calls
 	named  atomic.Int64 // calls that were given a name
 	rest   rest         // of a server that runs while it is needed

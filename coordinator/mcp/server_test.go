@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -316,6 +317,15 @@ func (s *notesServer) talkative() {
 					"properties": map[string]any{}}}}}, nil
 		}
 		return text(answer.Action), appendNote(s.file, n)
+	})
+	s.tool("mutter", true, func(ctx context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		return text("said"), req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "error", Data: n.Text})
+	})
+	s.tool("linger", true, func(ctx context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		time.AfterFunc(50*time.Millisecond, func() {
+			_ = req.Session.Log(context.WithoutCancel(ctx), &sdk.LoggingMessageParams{Level: "error", Data: n.Text})
+		})
+		return text("said"), nil
 	})
 	// It asks and says something in the middle of a call, as a server can in a session.
 	s.tool("interrupt", true, func(ctx context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {

@@ -30,7 +30,7 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 		may = connectTime
 	}
 	// A call may start it, and what the server says later is not of that call.
-	starting, cancel := context.WithTimeout(within{ctx, context.Background()}, may)
+	starting, cancel := context.WithTimeout(ofNoCall{ctx}, may)
 	defer cancel()
 	in := sdk.ClientSessionOptions{ProtocolVersion: withSessions}
 	// What a server asks a client without a session is an answer to the call, as it is in a version
@@ -86,7 +86,7 @@ func (s *Server) transport(patience time.Duration, guessed *atomic.Bool) (sdk.Tr
 	program) {
 	way := exact{calls: s.calls}
 	if s.front != nil {
-		way.progress = s.front.expectProgress
+		way.said = s.said.comes
 	}
 	if s.remote() {
 		return newFaraway(s.config, way), (*child.Process)(nil)
