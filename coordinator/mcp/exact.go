@@ -94,14 +94,14 @@ func (t exact) incoming(message json.RawMessage) json.RawMessage {
 }
 
 // errRejected is what the SDK takes for an error of one message; it ends the connection at others.
-var errRejected error = &jsonrpc.Error{Code: -32005, Message: "rejected by transport"}
+var errRejected = &jsonrpc.Error{Code: -32005, Message: "rejected by transport"}
 
 // isRejected reports whether a transport has not sent something. A client that answers with an
 // error of the same code has got it.
 func isRejected(err error) bool {
 	var wire *jsonrpc.Error
-	return errors.As(err, &wire) && wire.Is(errRejected) &&
-		wire.Message == errRejected.(*jsonrpc.Error).Message
+	return errors.As(err, &wire) && wire.Code == errRejected.Code &&
+		wire.Message == errRejected.Message
 }
 
 // errGivenUp is the error of a call that was given up before it was sent.

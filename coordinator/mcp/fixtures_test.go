@@ -404,8 +404,14 @@ func serves(t testing.TB, handler http.Handler) *httptest.Server {
 // connects is a client over HTTP until the test ends.
 func connects(t testing.TB, address string, options *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
+	return connectsBy(t, options, &sdk.StreamableClientTransport{Endpoint: address}, nil)
+}
+
+func connectsBy(t testing.TB, options *sdk.ClientOptions, transport *sdk.StreamableClientTransport,
+	as *sdk.ClientSessionOptions) *sdk.ClientSession {
+	t.Helper()
 	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options).Connect(t.Context(),
-		&sdk.StreamableClientTransport{Endpoint: address}, nil)
+		transport, as)
 	if err != nil {
 		t.Fatal(err)
 	}

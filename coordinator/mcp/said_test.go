@@ -15,28 +15,18 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 )
 
-// overOneStream is a client over HTTP that has no stream beside its calls, and wants logs.
-func overOneStream(t *testing.T, options *sdk.ClientOptions) *client {
-	t.Helper()
-	return overWeb(t, options, true)
-}
-
-func overWeb(t *testing.T, options *sdk.ClientOptions, alone bool) *client {
+// hearing is a client over HTTP that wants logs; alone: it has no stream beside its calls.
+func hearing(t *testing.T, alone bool, options *sdk.ClientOptions) *client {
 	t.Helper()
 	w := newWorld(t)
 	config, _ := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true, TrustHints: true}, nil, config)
-	server := serves(t, c.gateway.Handler(""))
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options).Connect(t.Context(),
-		&sdk.StreamableClientTransport{Endpoint: server.URL, DisableStandaloneSSE: alone}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = session.Close() })
+	g := w.gateway(mcp.Config{ServeUndos: true, TrustHints: true}, nil, config).gateway
+	session := connectsBy(t, options, &sdk.StreamableClientTransport{Endpoint: serves(t, g.Handler("")).URL,
+		DisableStandaloneSSE: alone}, nil)
 	if err := session.SetLoggingLevel(t.Context(), &sdk.SetLoggingLevelParams{Level: "info"}); err != nil {
 		t.Fatal(err)
 	}
-	return &client{t: t, gateway: c.gateway, session: session}
+	return &client{t: t, gateway: g, session: session}
 }
 
 // What a server says in a call, and asks, goes where its answer goes: a client over HTTP need not
@@ -44,7 +34,7 @@ func overWeb(t *testing.T, options *sdk.ClientOptions, alone bool) *client {
 func TestAClientWithoutAStreamOfItsOwnHearsWhatIsSaidInItsCalls(t *testing.T) {
 	t.Parallel()
 	heard := make(chan string, 10)
-	over := overOneStream(t, &sdk.ClientOptions{
+	over := hearing(t, true, &sdk.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
 			heard <- fmt.Sprint("progress ", req.Params.Progress)
 		},
@@ -85,7 +75,7 @@ func TestAClientWithoutAStreamOfItsOwnHearsWhatIsSaidInItsCalls(t *testing.T) {
 func TestAllThatAServerSaysInACallIsHeard(t *testing.T) {
 	t.Parallel()
 	heard := make(chan string, 100)
-	over := overOneStream(t, &sdk.ClientOptions{
+	over := hearing(t, true, &sdk.ClientOptions{
 		LoggingMessageHandler: func(_ context.Context, req *sdk.LoggingMessageRequest) {
 			heard <- fmt.Sprint(req.Params.Data)
 		}})
@@ -120,9 +110,9 @@ func TestAnErrorOfAClientIsItsAnswer(t *testing.T) {
 func TestWhatAServerSaysLaterIsHeardBesideTheCalls(t *testing.T) {
 	t.Parallel()
 	heard := make(chan any, 10)
-	over := overWeb(t, &sdk.ClientOptions{
+	over := hearing(t, false, &sdk.ClientOptions{
 		LoggingMessageHandler: func(_ context.Context, req *sdk.LoggingMessageRequest) { heard <- req.Params.Data },
-	}, false)
+	})
 	for _, text := range []string{"at first", "started again"} {
 		over.does("linger", map[string]any{"text": text})
 		if got := receive(t, heard); got != text {

@@ -25,12 +25,8 @@ func (c *client) statelessly(address, version string) *client {
 
 func (c *client) statelesslyWith(address, version string, options *sdk.ClientOptions) *client {
 	c.t.Helper()
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options).Connect(c.t.Context(),
-		&sdk.StreamableClientTransport{Endpoint: address}, &sdk.ClientSessionOptions{ProtocolVersion: version})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(func() { _ = session.Close() })
+	session := connectsBy(c.t, options, &sdk.StreamableClientTransport{Endpoint: address},
+		&sdk.ClientSessionOptions{ProtocolVersion: version})
 	if got := session.InitializeResult().ProtocolVersion; got != version {
 		c.t.Errorf("it speaks %s, want %s", got, version)
 	}
