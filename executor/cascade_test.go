@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
@@ -390,4 +391,35 @@ func TestAPreviewLooksPastACut(t *testing.T) {
 	if rows.Digest(r.kv) != digest || len(r.cut()) != 1 {
 		t.Error("it changed something")
 	}
+}
+
+// TestAFiringThatAFactOvertakesLeavesTheUnwindToTheOthers: two conditions turn on one clock, and
+// before their commit lands a fact says that the first has not. The plan goes back for the second.
+func TestAFiringThatAFactOvertakesLeavesTheUnwindToTheOthers(t *testing.T) {
+	s := newSchedule(t)
+	held := func(condition string) func(*pb.ForwardRegistered, *pb.CompensationRegistered) {
+		return func(_ *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+			c.ValidForNs = int64(time.Hour)
+			c.Triggers = append(c.Triggers, &pb.Trigger{Name: "held", AfterCommit: true, Condition: condition})
+		}
+	}
+	minute := time.Unix(0, epoch0+int64(time.Minute)).UTC().Format(time.RFC3339Nano)
+	s.play("open")
+	s.must(s.agent("p", pair("a", held(`after(timestamp("`+minute+`"))`))...))
+	s.play("a+ q/open^")
+	s.must(s.agent("q", pair("x", held(`elapsed(action.at, duration("30s")) && "x" in facts`))...))
+	s.play("q/x+ q/commit turn b b+ fact:x=1 r/open r/a r/a+ r/fail turn")
+	s.now += 2 * int64(time.Minute)
+	records := s.decide(nil)
+	s.play("forget:x")
+	s.deciding = true
+	if results := s.append(holder, records...); results[0].Verdict != Void || results[2].Verdict != Effective ||
+		results[2].Reason != "" || records[2].GetUnwindStarted().GetFromAction() != "plan:q" {
+		t.Fatalf("%+v", results)
+	}
+	s.play("turn")
+	if got, want := s.outcome(), "open: a=compensated plan:q=compensated b=compensated [a b x a]"; got != want {
+		t.Errorf("it is %s, want %s", got, want)
+	}
+	s.wantRefolded()
 }

@@ -72,7 +72,7 @@ type claim struct {
 
 	of      *Ledger        // nil: the record is judged on trial
 	commit  []ledger.Entry // the records of its message
-	raced   bool           // others have spoken of the plan since its holder's last message
+	raced   bool           // its holder may have decided from what is not so
 	excused func() bool    // a call was right where its holder had read to
 }
 

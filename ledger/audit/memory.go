@@ -281,8 +281,9 @@ func (l *Ledger) found(ref *pb.Address) string {
 }
 
 // raced reports whether the holder's last message was followed by one about a plan, or about
-// a part of it, from which the record may not have been decided. Reports of workers and facts
-// change nothing that is owed at its end, and a verdict does if all of the plan is undone for it.
+// a part of it, from which the record may not have been decided, or whether an unwind was decided
+// from a record of its own message that does not count. Reports of workers and facts change nothing
+// that is owed at its end, and a verdict does if all of the plan is undone for it.
 func (l *Ledger) raced(p *plan, r *pb.Record) bool {
 	ended := r.GetPlanEnded() != nil
 	if p == nil || !ended && r.GetUnwindStarted() == nil {
@@ -292,7 +293,8 @@ func (l *Ledger) raced(p *plan, r *pb.Record) bool {
 		people := e.Source.Class == ledger.ClassAgent || e.Source.Class == ledger.ClassOperator
 		return (people || !ended || l.widens(e)) && e.Record.GetPlan() == p.id
 	}
-	return slices.ContainsFunc(l.behind,
+	lost := func(e Entry) bool { return !ended && e.Plan == p.id && e.Verdict == Void }
+	return slices.ContainsFunc(l.last, lost) || slices.ContainsFunc(l.behind,
 		func(entries []ledger.Entry) bool { return slices.ContainsFunc(entries, spoken) }) ||
 		slices.ContainsFunc(p.actions,
 			func(a *action) bool { return a.child != nil && l.raced(a.child, r) })
