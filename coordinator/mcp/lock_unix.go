@@ -38,10 +38,10 @@ func (l *lock) take(ctx context.Context) (release func(), err error) {
 		return nil, ctx.Err()
 	}
 	for {
-		err := syscall.Flock(int(l.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := l.flock(syscall.LOCK_EX | syscall.LOCK_NB)
 		if err == nil {
 			return func() {
-				_ = syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN) // closing the file does, too
+				_ = l.flock(syscall.LOCK_UN) // closing the file does, too
 				<-l.place
 			}, nil
 		}
@@ -56,6 +56,18 @@ func (l *lock) take(ctx context.Context) (release func(), err error) {
 		case <-time.After(lockPause):
 		}
 	}
+}
+
+// flock is flock(2) of the file, which may be closed meanwhile: by a gateway that does not wait any
+// longer for a call.
+func (l *lock) flock(how int) error {
+	conn, err := l.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var refused error
+	err = conn.Control(func(fd uintptr) { refused = syscall.Flock(int(fd), how) })
+	return errors.Join(err, refused)
 }
 
 func (l *lock) close() { _ = l.file.Close() } // it was closed before
