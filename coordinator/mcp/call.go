@@ -68,6 +68,9 @@ func (g *Gateway) call(
 		return problem("%v. Nothing was done.", err), nil
 	}
 	r.roots = r.server.roots.Load()
+	if r.plain {
+		g.heed(ctx, req.Params.Meta)
+	}
 	release, err := g.during(ctx, &r)
 	if err != nil {
 		return nil, err

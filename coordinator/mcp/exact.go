@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -22,7 +23,8 @@ import (
 // still waited for, which the SDK would give up.
 type exact struct {
 	sdk.Transport
-	said  func() // something of tellMethods has come; nil: no one wants to know
+	said  func()     // something of tellMethods has come; nil: no one wants to know
+	level func() any // the [sdk.LoggingLevel] of the logs that clients want; nil: they have said none
 	calls *calls
 }
 
@@ -128,6 +130,9 @@ func (t exact) outgoing(r *jsonrpc.Request) (*jsonrpc.Request, error) {
 		return r, nil
 	}
 	params, call, err := outgoing(r.Params)
+	if err == nil {
+		params, err = t.leveled(params)
+	}
 	if err == nil && call != "" {
 		err = t.calls.sent(call, r.ID)
 	}
@@ -137,6 +142,24 @@ func (t exact) outgoing(r *jsonrpc.Request) (*jsonrpc.Request, error) {
 	sent := *r
 	sent.Params = params
 	return &sent, nil
+}
+
+// leveled are parameters that say which logs clients want: in a version without sessions each request
+// does.
+func (t exact) leveled(params json.RawMessage) (json.RawMessage, error) {
+	meta := memberOf(params, "_meta")
+	if t.level == nil || len(memberOf(meta, sdk.MetaKeyProtocolVersion)) == 0 {
+		return params, nil
+	}
+	level, ok := t.level().(sdk.LoggingLevel)
+	if !ok {
+		return params, nil
+	}
+	meta, err := withValue(meta, sdk.MetaKeyLogLevel, json.RawMessage(strconv.Quote(string(level))))
+	if err != nil {
+		return nil, err
+	}
+	return withValue(params, "_meta", meta)
 }
 
 // outgoing is the text of the parameters of a request, with what the SDK has added to them: what it

@@ -81,8 +81,9 @@ type Gateway struct {
 	plans   *plans
 	prefix  string // of the gateway's own tools, where a server has one of the same name
 
-	remote atomic.Bool  // clients come over HTTP
-	level  atomic.Value // an sdk.LoggingLevel: of the logs that a client wants; nil: none has said
+	remote     atomic.Bool  // clients come over HTTP
+	level      atomic.Value // an sdk.LoggingLevel: of the logs that a client wants; nil: none has said
+	subscribed subscribed
 
 	life context.Context // of calls; ended by Close
 	halt context.CancelFunc

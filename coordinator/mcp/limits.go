@@ -70,6 +70,6 @@ const (
 	leaveWait    = 30 * time.Second     // likewise, a gateway whose client has gone
 	progressLate = 5 * time.Second      // that progress may come after its call has ended
 	saidWait     = time.Second          // that a result waits for what was said before it
-	levelWait    = 2 * time.Second      // that a start waits for a server to take a level of logs
+	resumeWait   = 2 * time.Second      // that a start waits for a server to take what clients want of it
 	pageMax      = 100                  // pages of one list of a server
 )

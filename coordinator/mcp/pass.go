@@ -465,13 +465,23 @@ func (g *Gateway) getPrompt(ctx context.Context, params *sdk.GetPromptParams) (s
 	return written(result)
 }
 
+// subscribe has a client hear when a resource changes, also once its server was started again.
 func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
-	return g.firstDoes(ctx, isResource, func(s *sdk.ClientSession) error {
+	err := g.firstDoes(ctx, isResource, func(s *sdk.ClientSession) error {
 		return s.Subscribe(ctx, &sdk.SubscribeParams{URI: req.Params.URI})
 	})
+	if err == nil {
+		g.subscribed.add(req.Params.URI, req.Session)
+	}
+	return err
 }
 
+// unsubscribe has a server say no longer when a resource changes, if no other client wants to hear
+// of it.
 func (g *Gateway) unsubscribe(ctx context.Context, req *sdk.UnsubscribeRequest) error {
+	if !g.subscribed.remove(req.Params.URI, req.Session) {
+		return nil
+	}
 	return g.firstDoes(ctx, isResource, func(s *sdk.ClientSession) error {
 		return s.Unsubscribe(ctx, &sdk.UnsubscribeParams{URI: req.Params.URI})
 	})

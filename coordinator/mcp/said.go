@@ -5,6 +5,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,17 @@ func passLogging(capable, server *sdk.ServerCapabilities) {
 	}
 }
 
+// levels are those of logs (RFC 5424), those that say most first.
+var levels = []sdk.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert",
+	"emergency"}
+
+// logsIn reports whether a server that logs is told the level once: one without a session is told it
+// in each request.
+func logsIn(s *sdk.ClientSession) bool {
+	in := s.InitializeResult()
+	return in.ProtocolVersion < stateless && in.Capabilities != nil && isLogging(in.Capabilities)
+}
+
 // setLevel passes on the level that a client wants of logs; other parameters are none of it.
 func (g *Gateway) setLevel(ctx context.Context, params sdk.Params) error {
 	level, ok := params.(*sdk.SetLoggingLevelParams)
@@ -31,6 +43,9 @@ func (g *Gateway) setLevel(ctx context.Context, params sdk.Params) error {
 	}
 	g.level.Store(level.Level)
 	for _, s := range g.sessions(ctx, isLogging) {
+		if !logsIn(s) {
+			continue
+		}
 		err := s.SetLoggingLevel(ctx, &sdk.SetLoggingLevelParams{Level: level.Level})
 		if err != nil {
 			return wired(err)
@@ -39,16 +54,91 @@ func (g *Gateway) setLevel(ctx context.Context, params sdk.Params) error {
 	return nil
 }
 
-// relevel tells a server that has started the level that a client wants.
+// heed has servers log what a client without a session wants, which says so in each call. It never
+// has them log less, for others may want that.
+func (g *Gateway) heed(ctx context.Context, meta sdk.Meta) {
+	text, _ := meta[sdk.MetaKeyLogLevel].(string)
+	level := sdk.LoggingLevel(text)
+	now, _ := g.level.Load().(sdk.LoggingLevel)
+	wants, has := slices.Index(levels, level), slices.Index(levels, now)
+	if wants < 0 || has >= 0 && has <= wants {
+		return
+	}
+	g.level.Store(level)
+	for _, s := range g.sessions(ctx, isLogging) {
+		g.relevel(ctx, s)
+	}
+}
+
+// relevel tells a server the level that a client wants.
 func (g *Gateway) relevel(ctx context.Context, s *sdk.ClientSession) {
-	level, ok := g.level.Load().(sdk.LoggingLevel)
-	if can := s.InitializeResult().Capabilities; ok && can != nil && isLogging(can) {
-		ctx, cancel := context.WithTimeout(ctx, levelWait)
+	if level, ok := g.level.Load().(sdk.LoggingLevel); ok && logsIn(s) {
+		ctx, cancel := context.WithTimeout(ctx, resumeWait)
 		defer cancel()
 		if err := s.SetLoggingLevel(ctx, &sdk.SetLoggingLevelParams{Level: level}); err != nil {
-			g.logger.Warn("a server that has started does not know which logs are wanted", "error", err)
+			g.logger.Warn("a server does not know which logs are wanted", "error", err)
 		}
 	}
+}
+
+// resume has a server that was started again say what clients want to hear of it.
+func (g *Gateway) resume(ctx context.Context, s *sdk.ClientSession) {
+	g.relevel(ctx, s)
+	can := s.InitializeResult().Capabilities
+	if can == nil || can.Resources == nil || !can.Resources.Subscribe {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, resumeWait)
+	defer cancel()
+	for _, uri := range g.subscribed.uris() {
+		if err := s.Subscribe(ctx, &sdk.SubscribeParams{URI: uri}); err != nil {
+			g.logger.Debug("a server does not say when a resource changes", "resource", uri, "error", err)
+		}
+	}
+}
+
+// subscribed are the resources of which clients want to hear when they change.
+type subscribed struct {
+	mu  sync.Mutex
+	all map[string][]*sdk.ServerSession // those clients
+}
+
+// add notes that a client wants to hear of a resource, until it has gone.
+func (s *subscribed) add(uri string, client *sdk.ServerSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[string][]*sdk.ServerSession{}
+	}
+	if slices.Contains(s.all[uri], client) {
+		return
+	}
+	s.all[uri] = append(s.all[uri], client)
+	go func() {
+		_ = client.Wait() // however it has ended
+		s.remove(uri, client)
+	}()
+}
+
+// remove notes that a client does not, and reports whether no other one does.
+func (s *subscribed) remove(uri string, client *sdk.ServerSession) (last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := slices.DeleteFunc(s.all[uri],
+		func(other *sdk.ServerSession) bool { return other == client })
+	if len(left) == 0 {
+		delete(s.all, uri)
+		return true
+	}
+	s.all[uri] = left
+	return false
+}
+
+// uris are those of the resources.
+func (s *subscribed) uris() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.all))
 }
 
 // listenLogs has what a server logs go to the clients. One that has said no level gets what the
@@ -159,7 +249,8 @@ func asks[P, R any](ctx context.Context, calls []*underWay, params P,
 	return answer, err
 }
 
-// tellAll tells each client what a server says, of its call of that server if there is one.
+// tellAll tells each client what a server says, of its call of that server if there is one. A client
+// without a session hears of its calls alone.
 func (g *Gateway) tellAll(ctx context.Context, s *Server,
 	say func(context.Context, *sdk.ServerSession) error) {
 	g.mu.Lock()
@@ -168,7 +259,13 @@ func (g *Gateway) tellAll(ctx context.Context, s *Server,
 		calling[c.session] = append(calling[c.session], c)
 	}
 	g.mu.Unlock()
-	for _, client := range g.clients() {
+	clients := g.clients()
+	for client := range calling {
+		if !slices.Contains(clients, client) {
+			clients = append(clients, client)
+		}
+	}
+	for _, client := range clients {
 		g.told(tell(ctx, calling[client], func(ctx context.Context) error {
 			return say(ctx, client)
 		}))

@@ -5,6 +5,7 @@ package mcp_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -119,5 +120,88 @@ func TestWhatAServerSaysLaterIsHeardBesideTheCalls(t *testing.T) {
 			t.Errorf("there came %v", got)
 		}
 		over.call("die", map[string]any{"text": "d"})
+	}
+}
+
+// A client without a session says in each call which logs it wants, and hears those of its call,
+// whether or not its server has sessions.
+func TestAClientWithoutASessionHearsTheLogsOfItsCalls(t *testing.T) {
+	t.Parallel()
+	for _, suffix := range []string{sessionlessSuffix, sessionsSuffix} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			config, file := w.notes(t)
+			if err := os.WriteFile(file+suffix, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g, address := w.listens(mcp.Config{ServeUndos: true, TrustHints: true, Stateless: true}, config)
+			heard := make(chan any, 10)
+			over := g.statelesslyWith(address, "2026-07-28", &sdk.ClientOptions{
+				LoggingMessageHandler: func(_ context.Context, req *sdk.LoggingMessageRequest) {
+					heard <- req.Params.Data
+				}})
+			for _, level := range []string{"", "emergency", "loud", "error", "warning", "emergency", "debug"} {
+				over.call("mutter", map[string]any{"text": level}, sdk.MetaKeyLogLevel, level)
+			}
+			for _, want := range []string{"error", "warning", "debug"} {
+				if got := receive(t, heard); got != want {
+					t.Errorf("there came %v, want %s", got, want)
+				}
+			}
+			if len(heard) > 0 {
+				t.Errorf("there came %v, too", receive(t, heard))
+			}
+		})
+	}
+}
+
+// A client that wants to hear of a resource does so until it says otherwise, whatever other clients
+// do, and once its server was started again.
+func TestAClientHearsOfResourcesAsLongAsItWants(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	g := w.gateway(mcp.Config{ServeUndos: true, TrustHints: true}, nil, config).gateway
+	address := serves(t, g.Handler("")).URL
+	heard := make(chan string, 10)
+	clients := make([]*client, 3)
+	for i := range clients {
+		session := connectsBy(t, &sdk.ClientOptions{
+			ResourceUpdatedHandler: func(context.Context, *sdk.ResourceUpdatedNotificationRequest) {
+				heard <- fmt.Sprint(i)
+			}}, &sdk.StreamableClientTransport{Endpoint: address}, nil)
+		if err := session.Subscribe(t.Context(), &sdk.SubscribeParams{URI: "note://all"}); err != nil {
+			t.Fatal(err)
+		}
+		clients[i] = &client{t: t, gateway: g, session: session}
+	}
+	hear := func(want ...string) {
+		t.Helper()
+		clients[0].does("touch", nil)
+		var got []string
+		for range want {
+			got = append(got, receive(t, heard))
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("it was heard by %v, want %v", got, want)
+		}
+	}
+	hear("0", "1", "2")
+	if err := clients[1].session.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "note://all"}); err != nil {
+		t.Fatal(err)
+	}
+	hear("0", "2")
+	if err := clients[2].session.Close(); err != nil {
+		t.Fatal(err)
+	}
+	hear("0")
+	clients[0].call("die", map[string]any{"text": "d"})
+	hear("0")
+	if err := clients[0].session.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "note://all"}); err != nil {
+		t.Fatal(err)
+	}
+	if said := clients[0].does("touch", nil); said != "no one wants to know" || len(heard) > 0 {
+		t.Errorf("%s, and it was heard by %d", said, len(heard))
 	}
 }

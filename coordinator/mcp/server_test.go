@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,11 +64,12 @@ func TestMain(m *testing.M) {
 }
 
 // With a file of these names beside its notes a server does not start, ends under one peek, or speaks
-// no version with sessions.
+// no version with sessions, or no other.
 const (
 	brokenSuffix      = ".broken"
 	onceSuffix        = ".once"
 	sessionlessSuffix = ".sessionless"
+	sessionsSuffix    = ".sessions"
 )
 
 // tooLarge is the size of an answer of shout, and of peek with "large".
@@ -200,8 +202,20 @@ func serveNotes(file string) error {
 
 func newNotes(file string) *sdk.Server {
 	options := &sdk.ServerOptions{Instructions: "take notes"}
-	if there(file + sessionlessSuffix) {
+	switch {
+	case there(file + sessionlessSuffix):
 		options.SupportedProtocolVersions = []string{"2026-07-28"}
+	case there(file + sessionsSuffix):
+		options.SupportedProtocolVersions = []string{"2025-11-25"}
+	}
+	var wanted atomic.Int32
+	options.SubscribeHandler = func(context.Context, *sdk.SubscribeRequest) error {
+		wanted.Add(1)
+		return nil
+	}
+	options.UnsubscribeHandler = func(context.Context, *sdk.UnsubscribeRequest) error {
+		wanted.Store(0)
+		return nil
 	}
 	s := &notesServer{sdk.NewServer(&sdk.Implementation{Name: "notes-server", Version: "1"}, options), file}
 	s.good()
@@ -211,6 +225,12 @@ func newNotes(file string) *sdk.Server {
 		func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 			return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: "note://all", Text: "all notes"}}}, nil
 		})
+	s.tool("touch", true, func(ctx context.Context, _ *sdk.CallToolRequest, _ note) (*sdk.CallToolResult, error) {
+		if wanted.Load() == 0 {
+			return text("no one wants to know"), nil
+		}
+		return text("touched"), s.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: "note://all"})
+	})
 	s.AddPrompt(&sdk.Prompt{Name: "summarise"},
 		func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
 			return &sdk.GetPromptResult{Description: "a summary"}, nil

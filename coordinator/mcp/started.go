@@ -48,7 +48,7 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 		}
 		if err == nil {
 			if s.front != nil {
-				s.front.relevel(starting, session)
+				s.front.resume(starting, session)
 			}
 			return session, client, process, nil
 		}
@@ -78,7 +78,7 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 // URL another status than those that speak of credentials or of another time.
 func (s *Server) refuses(err error) bool {
 	var answer *jsonrpc.Error
-	return !errors.Is(err, errRejected) && (errors.As(err, &answer) || s.remote())
+	return !isRejected(err) && (errors.As(err, &answer) || s.remote())
 }
 
 // transport is a way to the server, and the child that it starts, if any.
@@ -87,6 +87,7 @@ func (s *Server) transport(patience time.Duration, guessed *atomic.Bool) (sdk.Tr
 	way := exact{calls: s.calls}
 	if s.front != nil {
 		way.said = s.said.comes
+		way.level = s.front.level.Load
 	}
 	if s.remote() {
 		return newFaraway(s.config, way), (*child.Process)(nil)
