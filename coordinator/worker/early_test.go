@@ -56,7 +56,10 @@ func TestAWorkerThatStartsBeforeItsServerServesWhenItIsThere(t *testing.T) {
 	if err := w.Handle("mail.unread", handler); err != nil {
 		t.Fatalf("while the server is gone: %v", err)
 	}
-	server, err = embedded.Start(embedded.Config{Dir: t.TempDir(), Port: ports[0]})
+	err = testenv.Listen(func() (err error) {
+		server, err = embedded.Start(embedded.Config{Dir: t.TempDir(), Port: ports[0]})
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,7 +160,11 @@ func startServer(tb testing.TB, cfg embedded.Config) *embedded.Server {
 		}
 		cfg.Port = ports[0]
 	}
-	server, err := embedded.Start(cfg)
+	var server *embedded.Server
+	err := testenv.Listen(func() (err error) {
+		server, err = embedded.Start(cfg)
+		return err
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,10 +1,14 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
+	"syscall"
+	"time"
 )
 
 // The ports that FreePorts hands out: above the well-known ones, and below the range from which
@@ -24,8 +28,9 @@ var reserved struct {
 }
 
 // FreePorts returns n different TCP ports of this machine on which nothing listens on 127.0.0.1,
-// for a test that has to know its server's port before the server starts. No other call, in any
-// process, returns one of them while this process runs. It fails when it finds too few.
+// for a test that has to know its server's port before the server starts, which [Listen] does. No
+// other call, in any process, returns one of them while this process runs. It fails when it finds
+// too few.
 func FreePorts(n int) ([]int, error) {
 	reserved.Lock()
 	defer reserved.Unlock()
@@ -37,12 +42,10 @@ func FreePorts(n int) ([]int, error) {
 		if err != nil {
 			continue // another test has it
 		}
-		listener, err := net.Listen("tcp", address)
-		if err != nil {
-			_ = mark.Close() // some program listens, which is no test
+		if conn, err := net.Dial("tcp", address); err == nil {
+			_, _ = conn.Close(), mark.Close() // some program listens, which is no test
 			continue
 		}
-		_ = listener.Close() // the test listens there
 		reserved.by = append(reserved.by, mark)
 		if ports = append(ports, port); len(ports) == n {
 			return ports, nil
@@ -50,4 +53,18 @@ func FreePorts(n int) ([]int, error) {
 	}
 	return nil, fmt.Errorf("found %d free ports from %d to %d, want %d",
 		len(ports), firstPort, endOfPort-1, n)
+}
+
+// Listen calls what starts a server on a port of FreePorts, again while the port is said to be in
+// use. A process that another test is starting has, between fork and exec, all that is open in this
+// one: so a listener may be there for a moment after it was closed.
+func Listen(start func() error) error {
+	for end := time.Now().Add(Patience); ; <-time.After(time.Millisecond) {
+		err := start()
+		inUse := err != nil && (errors.Is(err, syscall.EADDRINUSE) ||
+			strings.Contains(err.Error(), syscall.EADDRINUSE.Error()))
+		if !inUse || time.Now().After(end) {
+			return err
+		}
+	}
 }

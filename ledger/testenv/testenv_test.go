@@ -4,6 +4,7 @@ package testenv_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -160,11 +162,56 @@ func TestAPortIsGivenOnceWhileItsProcessRuns(t *testing.T) {
 			mark.Close()
 			t.Errorf("port %d can be given a second time", port)
 		}
-		listener, err := net.Listen("tcp", address)
+		for range 2 {
+			var listener net.Listener
+			err := testenv.Listen(func() (err error) {
+				listener, err = net.Listen("tcp", address)
+				return err
+			})
+			if err != nil {
+				t.Errorf("nothing can listen on a port that was given: %v", err)
+				break
+			}
+			listener.Close()
+		}
+	}
+}
+
+// A port is listened on again, while other tests start processes that have what this one has open.
+func TestAServerListensAgainBesideProcessesThatStart(t *testing.T) {
+	ports, err := testenv.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var starting sync.WaitGroup
+	defer starting.Wait()
+	defer cancel()
+	starting.Go(func() {
+		for ctx.Err() == nil {
+			_ = exec.CommandContext(ctx, "/bin/sh", "-c", "").Run() // what becomes of it is nothing here
+		}
+	})
+	address := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	inUse := 0
+	for end := time.Now().Add(testenv.Patience); inUse < 3; {
+		if time.Now().After(end) {
+			t.Fatalf("the port was in use %d times", inUse)
+		}
+		var listener net.Listener
+		err := testenv.Listen(func() (err error) {
+			if listener, err = net.Listen("tcp", address); err != nil {
+				inUse++
+			}
+			return err
+		})
 		if err != nil {
-			t.Errorf("nothing can listen on a port that was given: %v", err)
-			continue
+			t.Fatal(err)
 		}
 		listener.Close()
+	}
+	other := errors.New("another error")
+	if err := testenv.Listen(func() error { return other }); err != other {
+		t.Errorf("another error is %v", err)
 	}
 }
