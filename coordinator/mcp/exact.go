@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -142,24 +141,6 @@ func (t exact) outgoing(r *jsonrpc.Request) (*jsonrpc.Request, error) {
 	sent := *r
 	sent.Params = params
 	return &sent, nil
-}
-
-// leveled are parameters that say which logs clients want: in a version without sessions each request
-// does.
-func (t exact) leveled(params json.RawMessage) (json.RawMessage, error) {
-	meta := memberOf(params, "_meta")
-	if t.level == nil || len(memberOf(meta, sdk.MetaKeyProtocolVersion)) == 0 {
-		return params, nil
-	}
-	level, ok := t.level().(sdk.LoggingLevel)
-	if !ok {
-		return params, nil
-	}
-	meta, err := withValue(meta, sdk.MetaKeyLogLevel, json.RawMessage(strconv.Quote(string(level))))
-	if err != nil {
-		return nil, err
-	}
-	return withValue(params, "_meta", meta)
 }
 
 // outgoing is the text of the parameters of a request, with what the SDK has added to them: what it

@@ -83,7 +83,7 @@ type Gateway struct {
 
 	remote     atomic.Bool  // clients come over HTTP
 	level      atomic.Value // an sdk.LoggingLevel: of the logs that a client wants; nil: none has said
-	subscribed subscribed
+	subscribed *subscribed
 
 	life context.Context // of calls; ended by Close
 	halt context.CancelFunc
@@ -112,7 +112,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	}
 	g := &Gateway{config: config, logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		rooting: newRooting(), befores: map[string]json.RawMessage{}, progress: map[string]*progress{},
-		calling: map[*Server][]*underWay{}}
+		calling: map[*Server][]*underWay{}, subscribed: newSubscribed()}
 	g.life, g.halt = context.WithCancel(context.Background())
 	g.plans = newPlans(g)
 	if err := g.start(ctx); err != nil {

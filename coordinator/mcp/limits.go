@@ -47,6 +47,9 @@ const (
 	stoodMax = 64   // plans of clients that have gone that Close looks at again
 	leftMax  = 1024 // plans without a client that are remembered
 
+	subscriptionsMax = 1000             // resources of which one client hears when they change
+	subscribeWait    = 10 * time.Second // that it waits for a server to take that
+
 	rootsMax  = 32              // roots of a client
 	rootsSize = 4 << 10         // bytes of all of them
 	rootsWait = 5 * time.Second // that a client may take to say them, and a server to work there
@@ -70,6 +73,6 @@ const (
 	leaveWait    = 30 * time.Second     // likewise, a gateway whose client has gone
 	progressLate = 5 * time.Second      // that progress may come after its call has ended
 	saidWait     = time.Second          // that a result waits for what was said before it
-	resumeWait   = 2 * time.Second      // that a start waits for a server to take what clients want of it
+	levelWait    = 2 * time.Second      // that a start waits for a server to take a level of logs
 	pageMax      = 100                  // pages of one list of a server
 )

@@ -465,28 +465,6 @@ func (g *Gateway) getPrompt(ctx context.Context, params *sdk.GetPromptParams) (s
 	return written(result)
 }
 
-// subscribe has a client hear when a resource changes, also once its server was started again.
-func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
-	err := g.firstDoes(ctx, isResource, func(s *sdk.ClientSession) error {
-		return s.Subscribe(ctx, &sdk.SubscribeParams{URI: req.Params.URI})
-	})
-	if err == nil {
-		g.subscribed.add(req.Params.URI, req.Session)
-	}
-	return err
-}
-
-// unsubscribe has a server say no longer when a resource changes, if no other client wants to hear
-// of it.
-func (g *Gateway) unsubscribe(ctx context.Context, req *sdk.UnsubscribeRequest) error {
-	if !g.subscribed.remove(req.Params.URI, req.Session) {
-		return nil
-	}
-	return g.firstDoes(ctx, isResource, func(s *sdk.ClientSession) error {
-		return s.Unsubscribe(ctx, &sdk.UnsubscribeParams{URI: req.Params.URI})
-	})
-}
-
 // listen has what a server says by itself go to the clients, once there may be some: it may speak
 // while another one is being started.
 func (g *Gateway) listen(s *Server, options *sdk.ClientOptions) {

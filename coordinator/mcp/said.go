@@ -4,8 +4,9 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"maps"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,8 +29,8 @@ func passLogging(capable, server *sdk.ServerCapabilities) {
 var levels = []sdk.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert",
 	"emergency"}
 
-// logsIn reports whether a server that logs is told the level once: one without a session is told it
-// in each request.
+// logsIn reports whether a server that logs is told the level once: one without a session is told
+// it in each request.
 func logsIn(s *sdk.ClientSession) bool {
 	in := s.InitializeResult()
 	return in.ProtocolVersion < stateless && in.Capabilities != nil && isLogging(in.Capabilities)
@@ -40,6 +41,10 @@ func (g *Gateway) setLevel(ctx context.Context, params sdk.Params) error {
 	level, ok := params.(*sdk.SetLoggingLevelParams)
 	if !ok {
 		return nil
+	}
+	if !slices.Contains(levels, level.Level) {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+			Message: fmt.Sprintf("level: %.80q is none; want one of %v", level.Level, levels)}
 	}
 	g.level.Store(level.Level)
 	for _, s := range g.sessions(ctx, isLogging) {
@@ -54,26 +59,31 @@ func (g *Gateway) setLevel(ctx context.Context, params sdk.Params) error {
 	return nil
 }
 
-// heed has servers log what a client without a session wants, which says so in each call. It never
-// has them log less, for others may want that.
+// heed has servers that run log what a client without a session wants, which says so in each call.
+// It never has them log less, for others may want that.
 func (g *Gateway) heed(ctx context.Context, meta sdk.Meta) {
 	text, _ := meta[sdk.MetaKeyLogLevel].(string)
 	level := sdk.LoggingLevel(text)
-	now, _ := g.level.Load().(sdk.LoggingLevel)
-	wants, has := slices.Index(levels, level), slices.Index(levels, now)
-	if wants < 0 || has >= 0 && has <= wants {
-		return
+	wants := slices.Index(levels, level)
+	for swapped := false; !swapped; {
+		before := g.level.Load()
+		now, _ := before.(sdk.LoggingLevel)
+		if has := slices.Index(levels, now); wants < 0 || has >= 0 && has <= wants {
+			return
+		}
+		swapped = g.level.CompareAndSwap(before, level)
 	}
-	g.level.Store(level)
-	for _, s := range g.sessions(ctx, isLogging) {
-		g.relevel(ctx, s)
+	for _, s := range g.config.Servers {
+		if session := s.running(); session != nil {
+			g.relevel(ctx, session)
+		}
 	}
 }
 
 // relevel tells a server the level that a client wants.
 func (g *Gateway) relevel(ctx context.Context, s *sdk.ClientSession) {
 	if level, ok := g.level.Load().(sdk.LoggingLevel); ok && logsIn(s) {
-		ctx, cancel := context.WithTimeout(ctx, resumeWait)
+		ctx, cancel := context.WithTimeout(ctx, levelWait)
 		defer cancel()
 		if err := s.SetLoggingLevel(ctx, &sdk.SetLoggingLevelParams{Level: level}); err != nil {
 			g.logger.Warn("a server does not know which logs are wanted", "error", err)
@@ -81,64 +91,208 @@ func (g *Gateway) relevel(ctx context.Context, s *sdk.ClientSession) {
 	}
 }
 
-// resume has a server that was started again say what clients want to hear of it.
-func (g *Gateway) resume(ctx context.Context, s *sdk.ClientSession) {
-	g.relevel(ctx, s)
-	can := s.InitializeResult().Capabilities
-	if can == nil || can.Resources == nil || !can.Resources.Subscribe {
-		return
+// leveled are parameters that say which logs clients want, as each request does in a version
+// without sessions.
+func (t exact) leveled(params json.RawMessage) (json.RawMessage, error) {
+	meta := memberOf(params, "_meta")
+	if t.level == nil || len(memberOf(meta, sdk.MetaKeyProtocolVersion)) == 0 {
+		return params, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, resumeWait)
-	defer cancel()
-	for _, uri := range g.subscribed.uris() {
-		if err := s.Subscribe(ctx, &sdk.SubscribeParams{URI: uri}); err != nil {
-			g.logger.Debug("a server does not say when a resource changes", "resource", uri, "error", err)
-		}
+	level, ok := t.level().(sdk.LoggingLevel)
+	if !ok {
+		return params, nil
 	}
+	quoted, err := encode(level)
+	if err != nil {
+		return nil, err
+	}
+	meta, err = withValue(meta, sdk.MetaKeyLogLevel, quoted)
+	if err != nil {
+		return nil, err
+	}
+	return withValue(params, "_meta", meta)
 }
 
 // subscribed are the resources of which clients want to hear when they change.
 type subscribed struct {
-	mu  sync.Mutex
-	all map[string][]*sdk.ServerSession // those clients
+	turn chan struct{} // one element while a server is asked: what it is told last is what is so
+
+	mu      sync.Mutex
+	all     map[string]*subscription    // by URI
+	clients map[*sdk.ServerSession]bool // that are waited for until they have gone
 }
 
-// add notes that a client wants to hear of a resource, until it has gone.
-func (s *subscribed) add(uri string, client *sdk.ServerSession) {
+// subscription is a resource that clients want to hear of.
+type subscription struct {
+	server  *Server // that says when it changes
+	clients []*sdk.ServerSession
+}
+
+func newSubscribed() *subscribed {
+	return &subscribed{turn: make(chan struct{}, 1), all: map[string]*subscription{},
+		clients: map[*sdk.ServerSession]bool{}}
+}
+
+// ask has a server do something in turn, for a while: what it does not answer by then goes on by
+// itself.
+func (s *subscribed) ask(ctx context.Context, what func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, subscribeWait)
+	defer cancel()
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.turn }()
+	asked := make(chan error, 1)
+	go func() { asked <- what(ctx) }() // ends with the connection to the server at the latest
+	select {
+	case err := <-asked:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// room reports whether a client may want to hear of a further resource.
+func (s *subscribed) room(uri string, client *sdk.ServerSession) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = map[string][]*sdk.ServerSession{}
+	count := 0
+	for at, of := range s.all {
+		if slices.Contains(of.clients, client) && at != uri {
+			count++
+		}
 	}
-	if slices.Contains(s.all[uri], client) {
+	return count < subscriptionsMax
+}
+
+// add notes that a client wants to hear of a resource of a server, until it has gone.
+func (s *subscribed) add(uri string, server *Server, client *sdk.ServerSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.all[uri]
+	if of == nil {
+		of = &subscription{}
+		s.all[uri] = of
+	}
+	if of.server = server; !slices.Contains(of.clients, client) {
+		of.clients = append(of.clients, client)
+	}
+	if s.clients[client] {
 		return
 	}
-	s.all[uri] = append(s.all[uri], client)
+	s.clients[client] = true
 	go func() {
 		_ = client.Wait() // however it has ended
-		s.remove(uri, client)
+		s.leave(client)
 	}()
 }
 
-// remove notes that a client does not, and reports whether no other one does.
+// leave notes that a client has gone.
+func (s *subscribed) leave(client *sdk.ServerSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clients, client)
+	for uri := range s.all {
+		s.drop(uri, client)
+	}
+}
+
+// remove notes that a client does not want to hear of a resource any more, and reports whether no
+// other one does.
 func (s *subscribed) remove(uri string, client *sdk.ServerSession) (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := slices.DeleteFunc(s.all[uri],
-		func(other *sdk.ServerSession) bool { return other == client })
-	if len(left) == 0 {
-		delete(s.all, uri)
-		return true
-	}
-	s.all[uri] = left
-	return false
+	s.drop(uri, client)
+	return s.all[uri] == nil
 }
 
-// uris are those of the resources.
-func (s *subscribed) uris() []string {
+// drop is remove with mu held.
+func (s *subscribed) drop(uri string, client *sdk.ServerSession) {
+	of := s.all[uri]
+	if of == nil {
+		return
+	}
+	of.clients = slices.DeleteFunc(of.clients,
+		func(other *sdk.ServerSession) bool { return other == client })
+	if len(of.clients) == 0 {
+		delete(s.all, uri)
+	}
+}
+
+// of are the URIs of a server's resources that clients want to hear of.
+func (s *subscribed) of(server *Server) (uris []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.all))
+	for uri, of := range s.all {
+		if of.server == server {
+			uris = append(uris, uri)
+		}
+	}
+	slices.Sort(uris)
+	return uris
+}
+
+// subscribe has a client hear when a resource changes, also once its server was started again.
+func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
+	uri := req.Params.URI
+	if !g.subscribed.room(uri, req.Session) {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+			Message: fmt.Sprintf("a client hears of at most %d resources", subscriptionsMax)}
+	}
+	return g.subscribed.ask(ctx, func(ctx context.Context) error {
+		return g.firstDoes(ctx, isResource, func(s *sdk.ClientSession) error {
+			err := s.Subscribe(ctx, &sdk.SubscribeParams{URI: uri})
+			if err == nil {
+				g.subscribed.add(uri, g.serverOf(s), req.Session)
+			}
+			return err
+		})
+	})
+}
+
+// unsubscribe has a server say no longer when a resource changes, if no other client wants to hear
+// of it.
+func (g *Gateway) unsubscribe(ctx context.Context, req *sdk.UnsubscribeRequest) error {
+	return g.subscribed.ask(ctx, func(ctx context.Context) error {
+		if !g.subscribed.remove(req.Params.URI, req.Session) {
+			return nil
+		}
+		return g.firstDoes(ctx, isResource, func(s *sdk.ClientSession) error {
+			return s.Unsubscribe(ctx, &sdk.UnsubscribeParams{URI: req.Params.URI})
+		})
+	})
+}
+
+// resubscribe has a server that was started again say when the resources change of which clients
+// want to hear.
+func (g *Gateway) resubscribe(server *Server, session *sdk.ClientSession) {
+	for _, uri := range g.subscribed.of(server) {
+		err := g.subscribed.ask(g.life, func(ctx context.Context) error {
+			if !slices.Contains(g.subscribed.of(server), uri) {
+				return nil
+			}
+			return session.Subscribe(ctx, &sdk.SubscribeParams{URI: uri})
+		})
+		if err != nil {
+			g.logger.Warn("a server that was started again does not say when a resource changes",
+				"server", server.Name(), "resource", uri, "error", err)
+		}
+		if g.life.Err() != nil || server.running() != session {
+			return
+		}
+	}
+}
+
+// serverOf is the server of a session.
+func (g *Gateway) serverOf(session *sdk.ClientSession) *Server {
+	for _, s := range g.config.Servers {
+		if s.running() == session {
+			return s
+		}
+	}
+	return nil
 }
 
 // listenLogs has what a server logs go to the clients. One that has said no level gets what the
@@ -249,8 +403,8 @@ func asks[P, R any](ctx context.Context, calls []*underWay, params P,
 	return answer, err
 }
 
-// tellAll tells each client what a server says, of its call of that server if there is one. A client
-// without a session hears of its calls alone.
+// tellAll tells each client what a server says, of its call of that server if there is one. A
+// client without a session hears of its calls alone.
 func (g *Gateway) tellAll(ctx context.Context, s *Server,
 	say func(context.Context, *sdk.ServerSession) error) {
 	g.mu.Lock()

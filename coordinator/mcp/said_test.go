@@ -8,7 +8,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -152,6 +154,27 @@ func TestAClientWithoutASessionHearsTheLogsOfItsCalls(t *testing.T) {
 			if len(heard) > 0 {
 				t.Errorf("there came %v, too", receive(t, heard))
 			}
+			older := g.statelesslyWith(address, "2025-11-25", &sdk.ClientOptions{
+				LoggingMessageHandler: func(_ context.Context, req *sdk.LoggingMessageRequest) {
+					heard <- req.Params.Data
+				}})
+			for _, level := range []sdk.LoggingLevel{"loud", "\x01", ""} {
+				err := older.session.SetLoggingLevel(t.Context(), &sdk.SetLoggingLevelParams{Level: level})
+				if err == nil || !strings.Contains(err.Error(), "want one of [debug info notice") {
+					t.Errorf("level %q: %v", level, err)
+				}
+			}
+			err := older.session.SetLoggingLevel(t.Context(), &sdk.SetLoggingLevelParams{Level: "error"})
+			if err != nil {
+				t.Error(err)
+			}
+			over.call("mutter", map[string]any{"text": "beside"}, sdk.MetaKeyLogLevel, "emergency") // others want more
+			older.call("mutter", map[string]any{"text": "within"})
+			for _, want := range []string{"beside", "within"} { // one with a session hears all that is logged
+				if got := receive(t, heard); got != want {
+					t.Errorf("there came %v, want %s", got, want)
+				}
+			}
 		})
 	}
 }
@@ -197,7 +220,42 @@ func TestAClientHearsOfResourcesAsLongAsItWants(t *testing.T) {
 	}
 	hear("0")
 	clients[0].call("die", map[string]any{"text": "d"})
-	hear("0")
+	for clients[0].does("touch", nil) != "touched" { // until the server that starts knows
+		<-time.After(time.Millisecond)
+	}
+	if got := receive(t, heard); got != "0" {
+		t.Errorf("it was heard by %s", got)
+	}
+	if err := clients[0].session.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "note://all"}); err != nil {
+		t.Fatal(err)
+	}
+	var at sync.WaitGroup
+	for range 40 { // what the server is told last is what is so
+		at.Go(func() {
+			if err := clients[1].session.Subscribe(t.Context(), &sdk.SubscribeParams{URI: "note://all"}); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := clients[0].session.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "note://all"}); err != nil {
+			t.Error(err)
+		}
+		at.Wait()
+		if clients[0].does("touch", nil) != "touched" || receive(t, heard) != "1" {
+			t.Fatal("a client that has subscribed is not told")
+		}
+		for _, does := range []func() error{
+			func() error {
+				return clients[0].session.Subscribe(t.Context(), &sdk.SubscribeParams{URI: "note://all"})
+			},
+			func() error {
+				return clients[1].session.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "note://all"})
+			},
+		} {
+			if err := does(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 	if err := clients[0].session.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "note://all"}); err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,8 @@ type Server struct {
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil before Start, and after it has ended
-	client  *sdk.Client        // of session
+	now     atomic.Pointer[running]
+	client  *sdk.Client // of session
 	child   program
 	ended   chan struct{} // of session
 	closed  bool
@@ -341,6 +342,7 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 		case <-s.ended:
 			s.logger.Warn("the server has ended, and is started again", "server", s.config.Name)
 			s.child.End()
+			go func(ended *sdk.ClientSession) { _ = ended.Close() }(s.session) // what it has under way
 		default:
 			return s.session, nil
 		}
@@ -362,8 +364,33 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 		}
 		close(ended)
 	}()
+	again := s.session != nil
 	s.session, s.client, s.child, s.ended = session, client, process, ended
+	s.now.Store(&running{session, ended})
+	if again && s.front != nil {
+		go s.front.resubscribe(s, session) // ends with the gateway, or the session
+	}
 	return session, nil
+}
+
+// running is a session, and what is closed when it has ended.
+type running struct {
+	*sdk.ClientSession
+	ended chan struct{}
+}
+
+// running is the session of a server that runs; nil: it does not, or is being started.
+func (s *Server) running() *sdk.ClientSession {
+	now := s.now.Load()
+	if now == nil {
+		return nil
+	}
+	select {
+	case <-now.ended:
+		return nil
+	default:
+		return now.ClientSession
+	}
 }
 
 // ownVariables begin the names of the gateway's variables: some are tokens, credentials and keys.

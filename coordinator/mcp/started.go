@@ -48,7 +48,7 @@ func (s *Server) connect(ctx context.Context) (*sdk.ClientSession, *sdk.Client, 
 		}
 		if err == nil {
 			if s.front != nil {
-				s.front.resume(starting, session)
+				s.front.relevel(starting, session)
 			}
 			return session, client, process, nil
 		}
