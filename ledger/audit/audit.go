@@ -244,13 +244,13 @@ func (b *book) foldAll(entries []ledger.Entry) {
 	}
 }
 
-// wouldHold reports whether all records of a message would count at this place, at the
-// instant of their epochs.
+// wouldHold reports whether all records of a message would count at this place, and be true, at
+// the instant of their epochs.
 func (b *book) wouldHold(entries []ledger.Entry) bool {
 	trial := b.trial()
 	for _, e := range entries {
 		e.StampNs = 0
-		if !trial.fold(e).ok() {
+		if !saysItsPart(trial.plan(e.Record.GetPlan()), e.Record) || !trial.fold(e).ok() {
 			return false
 		}
 	}

@@ -17,9 +17,7 @@ var planChapters = map[string]*chapter{
 			func(c *claim) judgement { return c.p.neverEnded() }},
 			{"I21.part-of-plan", "An unwind says what it undoes of its plan.",
 				func(c *claim) judgement {
-					k := c.Record.GetUnwindStarted()
-					same := c.p.wanted() == back{k.ToSavepoint, k.FromAction}
-					return unless(c.raced || k.ParentPlan != "" || same,
+					return unless(c.raced || saysItsPart(c.p, c.Record),
 						"savepoint %q or action %q of plan %s", c.p.toSavepoint, c.p.fromAction,
 						c.p.id)
 				}}},
@@ -63,6 +61,14 @@ var planChapters = map[string]*chapter{
 			}}},
 		collect: func(b *book, c *claim) { delete(b.pages, c.pageKey()) },
 	},
+}
+
+// saysItsPart reports whether a record that begins the unwind of a plan says what that undoes of it:
+// any other record does, and so does a part of the parent's unwind, which says nothing of the kind.
+func saysItsPart(p *plan, r *pb.Record) bool {
+	k := r.GetUnwindStarted()
+	return k == nil || k.ParentPlan != "" ||
+		p != nil && p.wanted() == back{k.ToSavepoint, k.FromAction}
 }
 
 func (c *claim) pageKey() page {
