@@ -33,7 +33,8 @@ func (q *outgoing) queue(bundles ...*bundle) error {
 	if prev != nil && prev.failed() {
 		prev = nil
 	}
-	var again, pending []*bundle
+	var again []*bundle
+	pending := make([]*bundle, 0, len(q.deferred)+len(bundles))
 	if q.opening != nil {
 		again = append(again, newBundle(q.of, q.opening))
 	}
@@ -45,7 +46,10 @@ func (q *outgoing) queue(bundles ...*bundle) error {
 			again = append(again, newBundle(q.of, b.records...))
 		}
 	}
-	all := slices.Concat(again, bundles)
+	all := bundles
+	if len(again) > 0 {
+		all = slices.Concat(again, bundles)
+	}
 	for _, b := range all {
 		b.prev, prev = prev, b
 	}
@@ -58,7 +62,7 @@ func (q *outgoing) queue(bundles ...*bundle) error {
 	if len(all) > 0 {
 		q.last = prev
 	}
-	q.deferred = slices.Concat(pending, again)
+	q.deferred = append(pending, again...)
 	for _, b := range bundles {
 		if !b.urgent {
 			q.deferred = append(q.deferred, b)

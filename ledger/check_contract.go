@@ -227,21 +227,22 @@ func checkBindings(at string, bindings []*pb.Binding) error {
 		return Refuse(at+"bindings", fmt.Sprintf("%d", len(bindings)),
 			fmt.Sprintf("at most %d", BindingsMax))
 	}
-	seen := map[string]bool{}
+	seen := make(map[string]bool, len(bindings))
 	for i, b := range bindings {
-		if b.Name == "" || len(b.Expression) > ExpressionMax {
-			return Refuse(fmt.Sprintf(at+"bindings[%d]", i), "no name, or an expression that is too long",
+		place := func(of string) string { return fmt.Sprintf("%sbindings[%d]%s", at, i, of) }
+		switch {
+		case b.Name == "" || len(b.Expression) > ExpressionMax:
+			return Refuse(place(""), "no name, or an expression that is too long",
 				"a name and at most 4 KiB of CEL")
-		}
-		if seen[b.Name] { // parsers differ about which of two members counts
-			return Refuse(fmt.Sprintf(at+"bindings[%d].name", i),
-				fmt.Sprintf("%.64q is given twice", b.Name), "one value for each argument")
+		case seen[b.Name]: // parsers differ about which of two members counts
+			return Refuse(place(".name"), fmt.Sprintf("%.64q is given twice", b.Name),
+				"one value for each argument")
+		case !isText(b.Name):
+			return text(place(".name"), b.Name)
+		case !isText(b.Expression):
+			return text(place(".expression"), b.Expression)
 		}
 		seen[b.Name] = true
-		if err := firstOf(text(fmt.Sprintf(at+"bindings[%d].name", i), b.Name),
-			text(fmt.Sprintf(at+"bindings[%d].expression", i), b.Expression)); err != nil {
-			return err
-		}
 	}
 	return nil
 }

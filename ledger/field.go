@@ -15,8 +15,10 @@ import (
 // Checks of single fields.
 
 // text checks a string that must be kept as it is.
+func isText(s string) bool { return len(s) <= TextMax && utf8.ValidString(s) }
+
 func text(field, s string) error {
-	if len(s) > TextMax || !utf8.ValidString(s) {
+	if !isText(s) {
 		return Refuse(field, "too long or not UTF-8", fmt.Sprintf("at most %d bytes of UTF-8", TextMax))
 	}
 	return nil

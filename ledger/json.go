@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers/nearest"
 )
@@ -63,17 +64,10 @@ func salvage(raw json.RawMessage) *pb.Record {
 // members calls each for the members of a JSON object, in their order, until it returns
 // an error. What is no object is errNoObject.
 func members(raw json.RawMessage, each func(name string, value json.RawMessage) error) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	if !json.Valid(raw) || kindOfJSON(raw) != "an object" {
 		return errNoObject
 	}
-	for d.More() {
-		t, err := d.Token()
-		name, ok := t.(string)
-		var value json.RawMessage
-		if err != nil || !ok || d.Decode(&value) != nil {
-			return errNoObject
-		}
+	for name, value := range rawjson.Members(raw) {
 		if err := each(name, value); err != nil {
 			return err
 		}

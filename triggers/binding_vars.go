@@ -11,6 +11,8 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 )
 
 // bindingVariables are what a reader may read; an argument may read the first
@@ -306,7 +308,7 @@ func Nameless(arguments []*Binding, vars func(...*Binding) BindingVars) bool {
 		output := b.Reads(outputVariable)
 		reference := slices.Contains(b.Fields(metaVariable), referenceVariable)
 		told = told || b.Reads("input") || b.Reads("before") || b.ReadsField("plan", "input") &&
-			len(member(trimSpace(vars(b).Plan), "input")) > 0
+			len(member(rawjson.TrimSpace(vars(b).Plan), "input")) > 0
 		if output || reference || b.Reads(actionsVariable) || b.Reads(factsVariable) {
 			named = append(named, b)
 		}

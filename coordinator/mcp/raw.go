@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 )
 
 // What clients and servers say to each other passes as it is written. The SDK reads messages into
@@ -29,27 +30,19 @@ type member struct {
 
 // members are those of an object, in its order, each that is there twice as well.
 func members(object json.RawMessage) (list []member, err error) {
-	in := json.NewDecoder(bytes.NewReader(object))
-	token, err := in.Token()
-	if err != nil || token != json.Delim('{') {
-		return nil, errors.Join(errors.New("no JSON object"), err)
+	rest := rawjson.TrimSpace(object)
+	if !json.Valid(rest) || rest[0] != '{' {
+		return nil, errors.New("no JSON object")
 	}
-	for in.More() {
-		from := in.InputOffset()
-		token, err := in.Token()
-		if err != nil {
-			return nil, err
-		}
-		m := member{key: object[from:in.InputOffset()]}
-		m.key = m.key[bytes.IndexByte(m.key, '"'):]
-		m.name, _ = token.(string)
-		if err := in.Decode(&m.value); err != nil {
+	for rest = rawjson.TrimSpace(rest[1:]); rest[0] != '}'; {
+		var m member
+		m.key, m.value, rest = rawjson.Member(rest)
+		if m.name, err = rawjson.Text(m.key); err != nil {
 			return nil, err
 		}
 		list = append(list, m)
 	}
-	_, err = in.Token()
-	return list, err
+	return list, nil
 }
 
 // joined is an object with some members.

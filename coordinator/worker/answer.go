@@ -182,12 +182,13 @@ func reply(result Result, err error) api.Reply {
 }
 
 func ended(result Result, err error) api.Reply {
+	if err == nil {
+		return done(result)
+	}
 	var still *working
 	var foreign *changed
 	var unknown *inDoubt
 	switch {
-	case err == nil:
-		return done(result)
 	case errors.As(err, &unknown):
 		code := CodeError
 		if errors.Is(err, context.DeadlineExceeded) {

@@ -320,8 +320,8 @@ func (w *Worker) giveUp() {
 // receive is called for one message of a subject after the other.
 func (w *Worker) receive(m *nats.Msg, capability string, purposes []string,
 	serve func(context.Context, api.Command) api.Reply) {
-	var c api.Command
-	if err := json.Unmarshal(m.Data, &c); err != nil {
+	c, err := api.DecodeCommand(m.Data)
+	if err != nil {
 		text := "cannot read command: " + err.Error()
 		w.respond(m, c, problem(api.StatusFailed, CodeBadCommand, text))
 		return

@@ -1,8 +1,12 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
+
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 )
 
 // Purposes of a Command.
@@ -54,6 +58,98 @@ type Command struct {
 	Delivers bool `json:"delivers,omitempty"`
 	// Agent is set for an actuator of kind "agent".
 	Agent *AgentTask `json:"agent,omitempty"`
+}
+
+// DecodeCommand reads a command. The error is that of [json.Unmarshal], as which it reads: what is
+// written as hosts write it, with less work.
+func DecodeCommand(text []byte) (c Command, err error) {
+	if json.Valid(text) && c.asWritten(text) {
+		return c, nil
+	}
+	c = Command{}
+	err = json.Unmarshal(text, &c)
+	return c, err
+}
+
+// asWritten reads valid JSON that is written as hosts write commands; false: it is not.
+func (c *Command) asWritten(text []byte) bool {
+	if rawjson.TrimSpace(text)[0] != '{' {
+		return false
+	}
+	for name, value := range rawjson.Members(text) {
+		if !c.take(name, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// take reads a field; false: it is written in another way, or seldom there.
+func (c *Command) take(name string, value []byte) (ok bool) {
+	var err error
+	number := func(bits int) (n uint64) {
+		n, err = strconv.ParseUint(string(value), 10, bits)
+		return n
+	}
+	switch name {
+	case "arguments":
+		c.Arguments = bytes.Clone(value)
+	case "attempt":
+		c.Attempt = uint32(number(32))
+	case "term":
+		c.Term = number(64)
+	case "timeout_ms":
+		c.TimeoutMs = int64(number(63))
+	case "blind_cleanup":
+		c.BlindCleanup, ok = isTrue(value)
+		return ok
+	case "dirty_failure":
+		c.DirtyFailure, ok = isTrue(value)
+		return ok
+	case "has_forward_output":
+		c.HasForwardOutput, ok = isTrue(value)
+		return ok
+	default:
+		to := c.textOf(name)
+		if to == nil || value[0] != '"' {
+			return false
+		}
+		*to, err = rawjson.Text(value)
+	}
+	return err == nil
+}
+
+// textOf is where the text of a name goes; nil: that is none.
+func (c *Command) textOf(name string) *string {
+	switch name {
+	case "purpose":
+		return &c.Purpose
+	case "tenant":
+		return &c.Tenant
+	case "plan":
+		return &c.Plan
+	case "action":
+		return &c.Action
+	case "address":
+		return &c.Address
+	case "capability":
+		return &c.Capability
+	case "key":
+		return &c.Key
+	case "report_token":
+		return &c.ReportToken
+	case "forward":
+		return &c.Forward
+	case "external_ref":
+		return &c.ExternalRef
+	default:
+		return nil
+	}
+}
+
+func isTrue(value []byte) (is, ok bool) {
+	is = string(value) == "true"
+	return is, is || string(value) == "false"
 }
 
 // AgentTask is what a worker with a model is given beside the arguments: all the

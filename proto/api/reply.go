@@ -8,6 +8,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 )
 
 // CodeBadReply is the code of a reply that says nothing that is known here: the attempt failed.
@@ -17,7 +19,7 @@ const CodeBadReply = "bad_reply"
 // then the rest, field by field. Numbers are taken where a text is meant, and whole ones however
 // they are written. A field that cannot be read is left out and named in unread: what a worker
 // has done stays done whatever else it says. An answer to a question lives by its output, and is
-// a failure without it.
+// a failure without it. Output is a part of the text.
 //
 // Errors: a *Mismatch, as of CheckReply, for an answer to something else; any other for a text
 // that is no answer. Neither they nor unread quote what may be secret.
@@ -71,9 +73,10 @@ type member struct {
 var errNoObject = errors.New("it does not begin as an object")
 
 // readFields takes an object apart without a look at its values, so that one that is not JSON,
-// as NaN, costs only itself.
+// as NaN, costs only itself. The values are parts of the text, which must not be changed from then
+// on.
 func readFields(text []byte, at string) (*fields, error) {
-	f := &fields{at: at}
+	f := &fields{at: at, members: make([]member, 0, 8)}
 	rest, ok := bytes.CutPrefix(bytes.TrimSpace(text), []byte("{"))
 	if !ok {
 		return nil, errNoObject
@@ -84,16 +87,19 @@ func readFields(text []byte, at string) (*fields, error) {
 			return f, nil
 		}
 		n := stringEnd(rest)
-		var m member
-		if n == 0 || json.Unmarshal(rest[:n], &m.name) != nil {
+		name, err := rawjson.Text(rest[:n])
+		if err != nil {
 			break
 		}
 		rest, ok = bytes.CutPrefix(bytes.TrimSpace(rest[n:]), []byte(":"))
 		if n = valueEnd(rest); !ok || n == len(rest) {
 			break // the value goes on, as far as can be known
 		}
-		m.value = append([]byte{}, bytes.TrimSpace(rest[:n])...) // nil is a field that is not given
-		f.members = append(f.members, m)
+		value := bytes.TrimSpace(rest[:n])
+		if value == nil {
+			value = []byte{} // nil is a field that is not given
+		}
+		f.members = append(f.members, member{name, value[:len(value):len(value)]})
 		rest = bytes.TrimSpace(bytes.TrimPrefix(rest[n:], []byte(",")))
 	}
 	f.broken = true
@@ -196,12 +202,14 @@ func (f *fields) value(name string) (value json.RawMessage, ok bool) {
 // text is a field that is a text, or a number as it is written; empty: neither, or null.
 func (f *fields) text(name string) (text string) {
 	value := f.raw(name)
+	if value == nil || string(value) == "null" {
+		return ""
+	}
+	text, err := rawjson.Text(value)
 	switch {
-	case value == nil || string(value) == "null":
+	case err == nil:
 	case !json.Valid(value):
 		f.refuse(name, "not JSON", "a text or a number")
-	case value[0] == '"':
-		_ = json.Unmarshal(value, &text) // a valid string
 	case value[0] == '-' || value[0] >= '0' && value[0] <= '9':
 		return string(value)
 	default:
@@ -217,7 +225,7 @@ func (f *fields) whole(name string, most uint64) int64 {
 	if value == nil || string(value) == "null" {
 		return 0
 	}
-	digits, want := string(value), fmt.Sprintf("a whole number from 0 to %d", most)
+	digits := string(value)
 	if bytes.HasPrefix(value, []byte(`"`)) {
 		_ = json.Unmarshal(value, &digits) // what is no text is no number either
 	}
@@ -232,7 +240,7 @@ func (f *fields) whole(name string, most uint64) int64 {
 		}
 	}
 	if err != nil || n > most {
-		f.refuse(name, "not a whole number in range", want)
+		f.refuse(name, "not a whole number in range", fmt.Sprintf("a whole number from 0 to %d", most))
 		return 0
 	}
 	return int64(n)

@@ -79,11 +79,14 @@ func EncodeAnswer(value any, problem *Problem) ([]byte, error) {
 
 // DecodeAnswer is Verb.Decode into what answer points to.
 func DecodeAnswer(text []byte, answer any) error {
-	problem := new(Problem)
-	if err := json.Unmarshal(text, problem); err != nil {
+	if err := json.Unmarshal(text, answer); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, answer); err != nil {
+	if !bytes.Contains(text, []byte(`"error"`)) {
+		return nil // as most are
+	}
+	problem := new(Problem)
+	if err := json.Unmarshal(text, problem); err != nil {
 		return err
 	}
 	if problem.Text != "" {

@@ -40,15 +40,16 @@ var checkout = os.DirFS(top)
 
 // purePackages are functions of values: no clock, randomness, network,
 // goroutine or map order. Their tests may use what they need.
-var purePackages = []string{"ledger", "ledger/audit", "ledger/audit/ids", "ledger/bundle", "ledger/seal", "ledger/verify", "triggers", "triggers/exact", "triggers/nearest", "triggers/timescales", "executor", "executor/expressions", "executor/ids", "executor/leases", "executor/memory", "executor/rows", "executor/view", "executor/turn", "executor/sim"}
+var purePackages = []string{"ledger", "ledger/audit", "ledger/audit/ids", "ledger/bundle", "ledger/seal", "ledger/verify", "triggers", "triggers/exact", "triggers/nearest", "triggers/timescales", "proto/rawjson", "executor", "executor/expressions", "executor/ids", "executor/leases", "executor/memory", "executor/rows", "executor/view", "executor/turn", "executor/sim"}
 
 // layers is the dependency rule: a package (by folder, the longest prefix
 // counts) may import these folders of the module and no other. Tests are free
 // to wire layers together.
 var layers = map[string][]string{
 	"proto":                     {},
-	"proto/api":                 {},
-	"ledger":                    {"triggers/nearest", "proto/sagenbaum/v1", "proto/api"},
+	"proto/api":                 {"proto/rawjson"},
+	"proto/rawjson":             {},
+	"ledger":                    {"triggers/nearest", "proto/sagenbaum/v1", "proto/api", "proto/rawjson"},
 	"ledger/audit":              {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers"},
 	"ledger/bundle":             {"ledger"},
 	"ledger/verify":             {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/audit", "ledger/bundle"},
@@ -61,7 +62,7 @@ var layers = map[string][]string{
 	"ledger/testenv":            {"connect", "ledger/access"},
 	"connect":                   {"ledger", "ledger/access"},
 	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/access", "ledger/jetstream"},
-	"triggers":                  {"triggers/exact", "triggers/nearest"},
+	"triggers":                  {"triggers/exact", "triggers/nearest", "proto/rawjson"},
 	"triggers/exact":            {},
 	"triggers/nearest":          {},
 	"triggers/oracle":           {},
@@ -109,7 +110,7 @@ var layers = map[string][]string{
 	"coordinator/contract": {"triggers/nearest", "proto/api", "ledger", "triggers"},
 	"coordinator/contract/compile": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers",
 		"triggers/nearest", "coordinator/contract", "coordinator/contract/internal/argument"},
-	"coordinator/mcp": {"proto/api", "ledger", "triggers", "coordinator", "coordinator/contract",
+	"coordinator/mcp": {"proto/api", "proto/rawjson", "ledger", "triggers", "coordinator", "coordinator/contract",
 		"coordinator/worker", "ledger/access/tries"},
 	"cmd":                  {"..."},
 	"cmd/sagenbaum-verify": {"ledger", "ledger/audit", "ledger/bundle", "ledger/verify"},

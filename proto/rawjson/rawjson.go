@@ -1,0 +1,124 @@
+// Package rawjson takes valid JSON (RFC 8259) apart without decoding it: what its callers pass on,
+// compare or look one member up in stays as it was written. Of text that is not valid JSON nothing
+// is promised, not even that a function returns: [encoding/json.Valid] comes first.
+package rawjson
+
+import (
+	"encoding/json"
+	"iter"
+	"unicode/utf8"
+)
+
+// Members are the names of an object with their values, in the order in which they are written, a
+// name that is given twice twice. Of a value that is no object there are none.
+func Members(object []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		if object = TrimSpace(object); len(object) == 0 || object[0] != '{' {
+			return
+		}
+		for rest := TrimSpace(object[1:]); rest[0] != '}'; {
+			var key, value []byte
+			key, value, rest = Member(rest)
+			name, err := Text(key)
+			if err != nil || !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// Member is the first member of those that an object goes on with, its name as it is written, and
+// what follows: the next member, or the end of the object.
+func Member(members []byte) (key, value, rest []byte) {
+	key = members[:ValueLen(members)]
+	rest = TrimSpace(members[len(key):])
+	rest = TrimSpace(rest[1:]) // the colon
+	n := ValueLen(rest)
+	return key, rest[:n:n], PastComma(rest[n:])
+}
+
+// PastComma is what follows a value of an object or array: the next one, or its end.
+func PastComma(rest []byte) []byte {
+	if rest = TrimSpace(rest); rest[0] == ',' {
+		rest = TrimSpace(rest[1:])
+	}
+	return rest
+}
+
+// Is reports whether a string is this text.
+func Is(quoted []byte, text string) bool {
+	if isPlain(quoted) {
+		return string(quoted[1:len(quoted)-1]) == text
+	}
+	got, err := Text(quoted)
+	return err == nil && got == text
+}
+
+// Text is what a string says. It may be asked of any text: the error is that of the decoder, where
+// that is no string.
+func Text(quoted []byte) (text string, err error) {
+	if isPlain(quoted) {
+		return string(quoted[1 : len(quoted)-1]), nil
+	}
+	err = json.Unmarshal(quoted, &text)
+	return text, err
+}
+
+// isPlain reports whether a text is a string that says just the bytes between its quotes. What
+// another one says is for the decoder to tell.
+func isPlain(quoted []byte) bool {
+	if len(quoted) < 2 || quoted[0] != '"' || quoted[len(quoted)-1] != '"' {
+		return false
+	}
+	for _, c := range quoted[1 : len(quoted)-1] {
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// ValueLen is how many bytes the value takes that valid JSON begins with.
+func ValueLen(text []byte) int {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			if depth--; depth < 0 {
+				return i // the end of what a number or a word is in
+			}
+		case ',', ':', ' ', '\t', '\r', '\n':
+			if depth == 0 {
+				return i // the end of a number or a word
+			}
+			continue
+		default:
+			continue // of a number or a word
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// TrimSpace is the text without the space of JSON around it.
+func TrimSpace(text []byte) []byte {
+	space := func(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+	for len(text) > 0 && space(text[0]) {
+		text = text[1:]
+	}
+	for len(text) > 0 && space(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	return text
+}
