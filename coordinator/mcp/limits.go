@@ -48,7 +48,7 @@ const (
 	leftMax  = 1024 // plans without a client that are remembered
 
 	subscriptionsMax = 1000             // resources of which one client hears when they change
-	subscribeWait    = 10 * time.Second // that it waits for a server to take that
+	subscribeWait    = 30 * time.Second // that it waits for a server to take that
 
 	rootsMax  = 32              // roots of a client
 	rootsSize = 4 << 10         // bytes of all of them

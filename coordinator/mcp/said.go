@@ -141,7 +141,7 @@ func (s *subscribed) ask(ctx context.Context, what func(context.Context) error) 
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("a server is asked about another resource: %w", ctx.Err())
 	}
 	defer func() { <-s.turn }()
 	asked := make(chan error, 1)
@@ -150,7 +150,7 @@ func (s *subscribed) ask(ctx context.Context, what func(context.Context) error) 
 	case err := <-asked:
 		return err
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("its server does not answer: %w", ctx.Err())
 	}
 }
 
