@@ -245,7 +245,7 @@ func (g *Gateway) subscribe(ctx context.Context, req *sdk.SubscribeRequest) erro
 		return g.firstDoes(ctx, isResource, func(s *sdk.ClientSession) error {
 			err := s.Subscribe(ctx, &sdk.SubscribeParams{URI: uri})
 			if err == nil {
-				g.subscribed.add(uri, g.serverOf(s), req.Session)
+				g.subscribed.add(uri, serverOf(g, s), req.Session)
 			}
 			return err
 		})
@@ -286,7 +286,7 @@ func (g *Gateway) resubscribe(server *Server, session *sdk.ClientSession) {
 }
 
 // serverOf is the server of a session.
-func (g *Gateway) serverOf(session *sdk.ClientSession) *Server {
+func serverOf(g *Gateway, session *sdk.ClientSession) *Server {
 	for _, s := range g.config.Servers {
 		if s.running() == session {
 			return s

@@ -179,87 +179,99 @@ func TestAClientWithoutASessionHearsTheLogsOfItsCalls(t *testing.T) {
 	}
 }
 
-// A client that wants to hear of a resource does so until it says otherwise, whatever other clients
-// do, and once its server was started again.
-func TestAClientHearsOfResourcesAsLongAsItWants(t *testing.T) {
-	t.Parallel()
+// listening are clients of a gateway, each with a session over HTTP, and what they hear of resources.
+type listening struct {
+	clients []*client
+	heard   chan string // the number of the client
+}
+
+func newListening(t *testing.T, n int) *listening {
+	t.Helper()
 	w := newWorld(t)
 	config, _ := w.notes(t)
 	g := w.gateway(mcp.Config{ServeUndos: true, TrustHints: true}, nil, config).gateway
 	address := serves(t, g.Handler("")).URL
-	heard := make(chan string, 10)
-	clients := make([]*client, 3)
-	for i := range clients {
+	l := &listening{heard: make(chan string, 10)}
+	for i := range n {
 		session := connectsBy(t, &sdk.ClientOptions{
 			ResourceUpdatedHandler: func(context.Context, *sdk.ResourceUpdatedNotificationRequest) {
-				heard <- fmt.Sprint(i)
+				l.heard <- fmt.Sprint(i)
 			}}, &sdk.StreamableClientTransport{Endpoint: address}, nil)
-		if err := session.Subscribe(t.Context(), &sdk.SubscribeParams{URI: "note://all"}); err != nil {
-			t.Fatal(err)
-		}
-		clients[i] = &client{t: t, gateway: g, session: session}
+		l.clients = append(l.clients, &client{t: t, gateway: g, session: session})
 	}
-	hear := func(want ...string) {
-		t.Helper()
-		clients[0].does("touch", nil)
-		var got []string
-		for range want {
-			got = append(got, receive(t, heard))
-		}
-		if slices.Sort(got); !slices.Equal(got, want) {
-			t.Errorf("it was heard by %v, want %v", got, want)
-		}
+	return l
+}
+
+const allNotes = "note://all"
+
+func (c *client) subscribes() {
+	c.t.Helper()
+	if err := c.session.Subscribe(c.t.Context(), &sdk.SubscribeParams{URI: allNotes}); err != nil {
+		c.t.Error(err)
 	}
-	hear("0", "1", "2")
-	if err := clients[1].session.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "note://all"}); err != nil {
+}
+
+func (c *client) unsubscribes() {
+	c.t.Helper()
+	if err := c.session.Unsubscribe(c.t.Context(), &sdk.UnsubscribeParams{URI: allNotes}); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// wantHeard has the resource change, and says which clients must hear of it.
+func (l *listening) wantHeard(t *testing.T, want ...string) {
+	t.Helper()
+	if said := l.clients[0].does("touch", nil); said != "touched" {
+		t.Fatal(said)
+	}
+	var got []string
+	for range want {
+		got = append(got, receive(t, l.heard))
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("it was heard by %v, want %v", got, want)
+	}
+}
+
+// A client that wants to hear of a resource does so until it says otherwise, whatever other clients
+// do, and once its server was started again.
+func TestAClientHearsOfResourcesAsLongAsItWants(t *testing.T) {
+	t.Parallel()
+	l := newListening(t, 3)
+	for _, c := range l.clients {
+		c.subscribes()
+	}
+	l.wantHeard(t, "0", "1", "2")
+	l.clients[1].unsubscribes()
+	l.wantHeard(t, "0", "2")
+	if err := l.clients[2].session.Close(); err != nil {
 		t.Fatal(err)
 	}
-	hear("0", "2")
-	if err := clients[2].session.Close(); err != nil {
-		t.Fatal(err)
-	}
-	hear("0")
-	clients[0].call("die", map[string]any{"text": "d"})
-	for clients[0].does("touch", nil) != "touched" { // until the server that starts knows
+	l.wantHeard(t, "0")
+	l.clients[0].call("die", map[string]any{"text": "d"})
+	for l.clients[0].does("touch", nil) != "touched" { // until the server that starts knows
 		<-time.After(time.Millisecond)
 	}
-	if got := receive(t, heard); got != "0" {
+	if got := receive(t, l.heard); got != "0" {
 		t.Errorf("it was heard by %s", got)
 	}
-	if err := clients[0].session.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "note://all"}); err != nil {
-		t.Fatal(err)
+	l.clients[0].unsubscribes()
+	if said := l.clients[0].does("touch", nil); said != "no one wants to know" || len(l.heard) > 0 {
+		t.Errorf("%s, and it was heard by %d", said, len(l.heard))
 	}
-	var at sync.WaitGroup
-	for range 40 { // what the server is told last is what is so
-		at.Go(func() {
-			if err := clients[1].session.Subscribe(t.Context(), &sdk.SubscribeParams{URI: "note://all"}); err != nil {
-				t.Error(err)
-			}
-		})
-		if err := clients[0].session.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "note://all"}); err != nil {
-			t.Error(err)
-		}
+}
+
+// What a server is told last is what is so, while clients come and go.
+func TestAClientHearsOfResourcesThatAnotherOneLeaves(t *testing.T) {
+	t.Parallel()
+	l := newListening(t, 2)
+	l.clients[0].subscribes()
+	for round := range 40 {
+		goes, comes := l.clients[round%2], l.clients[1-round%2]
+		var at sync.WaitGroup
+		at.Go(comes.subscribes)
+		goes.unsubscribes()
 		at.Wait()
-		if clients[0].does("touch", nil) != "touched" || receive(t, heard) != "1" {
-			t.Fatal("a client that has subscribed is not told")
-		}
-		for _, does := range []func() error{
-			func() error {
-				return clients[0].session.Subscribe(t.Context(), &sdk.SubscribeParams{URI: "note://all"})
-			},
-			func() error {
-				return clients[1].session.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "note://all"})
-			},
-		} {
-			if err := does(); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	if err := clients[0].session.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "note://all"}); err != nil {
-		t.Fatal(err)
-	}
-	if said := clients[0].does("touch", nil); said != "no one wants to know" || len(heard) > 0 {
-		t.Errorf("%s, and it was heard by %d", said, len(heard))
+		l.wantHeard(t, fmt.Sprint(1-round%2))
 	}
 }

@@ -373,26 +373,6 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	return session, nil
 }
 
-// running is a session, and what is closed when it has ended.
-type running struct {
-	*sdk.ClientSession
-	ended chan struct{}
-}
-
-// running is the session of a server that runs; nil: it does not, or is being started.
-func (s *Server) running() *sdk.ClientSession {
-	now := s.now.Load()
-	if now == nil {
-		return nil
-	}
-	select {
-	case <-now.ended:
-		return nil
-	default:
-		return now.ClientSession
-	}
-}
-
 // ownVariables begin the names of the gateway's variables: some are tokens, credentials and keys.
 const ownVariables = "SAGENBAUM_"
 

@@ -212,3 +212,23 @@ func (c *discovering) answered(id jsonrpc.ID) bool {
 	c.late.Stop()
 	return true
 }
+
+// running is a session, and what is closed when it has ended.
+type running struct {
+	*sdk.ClientSession
+	ended chan struct{}
+}
+
+// running is the session of a server that runs; nil: it does not, or is being started.
+func (s *Server) running() *sdk.ClientSession {
+	now := s.now.Load()
+	if now == nil {
+		return nil
+	}
+	select {
+	case <-now.ended:
+		return nil
+	default:
+		return now.ClientSession
+	}
+}

@@ -63,8 +63,8 @@ var planChapters = map[string]*chapter{
 	},
 }
 
-// saysItsPart reports whether a record that begins the unwind of a plan says what that undoes of it:
-// any other record does, and so does a part of the parent's unwind, which says nothing of the kind.
+// saysItsPart reports whether a record that begins the unwind of a plan says what that undoes of
+// it: any other record does, and so does a part of the parent's unwind, which says nothing of that.
 func saysItsPart(p *plan, r *pb.Record) bool {
 	k := r.GetUnwindStarted()
 	return k == nil || k.ParentPlan != "" ||
