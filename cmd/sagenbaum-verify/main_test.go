@@ -171,7 +171,7 @@ func TestTheVerifierHoldsNothingOfWhatItChecks(t *testing.T) {
 	const module = "github.com/sagenbaum/sagenbaum/"
 	ours := map[string]bool{"proto/sagenbaum/v1": true, "proto/api": true, "ledger": true, "ledger/audit": true,
 		"ledger/bundle": true, "ledger/seal": true, "ledger/verify": true, "triggers": true,
-		"ledger/audit/ids": true, "triggers/exact": true, "triggers/nearest": true,
+		"ledger/audit/ids": true, "triggers/exact": true, "triggers/nearest": true, "proto/rawjson": true,
 		"cmd/sagenbaum-verify": true}
 	for _, dep := range deps {
 		if folder, is := strings.CutPrefix(dep, module); is && !ours[folder] {

@@ -79,7 +79,7 @@ var catalogue = []mutant{
 	{"a deadline that has come is moved", "executor/deadlines/deadlines.go",
 		"case was != 0 && was <= nowNs:", "case false:"},
 	{"a compensation may stand before its forward", "ledger/pair.go",
-		"case h.compensations[0] < h.forwards[0]:", "case h.compensations[0] == h.forwards[0]:"},
+		"case h.compensation < h.forward:", "case h.compensation == h.forward:"},
 	{"an undo need not name what is to be refused", "executor/expressions/expressions.go",
 		"if f.GetLate() == pb.Late_LATE_REFUSED && !x.namesForward(c) {",
 		"if f == nil && !x.namesForward(c) {"},
