@@ -86,7 +86,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil before Start, and after it has ended
-	now     atomic.Pointer[running]
+	now     atomic.Pointer[connected]
 	client  *sdk.Client // of session
 	child   program
 	ended   chan struct{} // of session
@@ -366,7 +366,7 @@ func (s *Server) live(ctx context.Context) (*sdk.ClientSession, error) {
 	}()
 	again := s.session != nil
 	s.session, s.client, s.child, s.ended = session, client, process, ended
-	s.now.Store(&running{session, ended})
+	s.now.Store(&connected{session, ended})
 	if again && s.front != nil {
 		go s.front.resubscribe(s, session) // ends with the gateway, or the session
 	}

@@ -213,10 +213,10 @@ func (c *discovering) answered(id jsonrpc.ID) bool {
 	return true
 }
 
-// running is a session, and what is closed when it has ended.
-type running struct {
-	*sdk.ClientSession
-	ended chan struct{}
+// connected is a session with a server, and what is closed when it has ended.
+type connected struct {
+	session *sdk.ClientSession
+	ended   chan struct{}
 }
 
 // running is the session of a server that runs; nil: it does not, or is being started.
@@ -229,6 +229,6 @@ func (s *Server) running() *sdk.ClientSession {
 	case <-now.ended:
 		return nil
 	default:
-		return now.ClientSession
+		return now.session
 	}
 }

@@ -60,8 +60,8 @@ type Command struct {
 	Agent *AgentTask `json:"agent,omitempty"`
 }
 
-// DecodeCommand reads a command. The error is that of [json.Unmarshal], as which it reads: what is
-// written as hosts write it, with less work.
+// DecodeCommand reads a command as [json.Unmarshal] does, with less work where it is written as
+// hosts write commands.
 func DecodeCommand(text []byte) (c Command, err error) {
 	if json.Valid(text) && c.asWritten(text) {
 		return c, nil
@@ -142,6 +142,10 @@ func (c *Command) textOf(name string) *string {
 		return &c.Forward
 	case "external_ref":
 		return &c.ExternalRef
+	case "worker_version":
+		return &c.WorkerVersion
+	case "traceparent":
+		return &c.Traceparent
 	default:
 		return nil
 	}

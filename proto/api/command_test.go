@@ -31,7 +31,7 @@ func TestAFullCommandHasAllFields(t *testing.T) {
 // FuzzACommandIsReadAsTheDecoderReadsIt, however it is written.
 func FuzzACommandIsReadAsTheDecoderReadsIt(f *testing.F) {
 	plain := full()
-	plain.Opened, plain.WorkerVersion, plain.Traceparent, plain.Delivers, plain.Agent = nil, "", "", false, nil
+	plain.Opened, plain.Delivers, plain.Agent = nil, false, nil
 	for _, c := range []api.Command{{}, full(), plain} {
 		text, err := json.Marshal(c)
 		if err != nil {
