@@ -160,11 +160,13 @@ func (f flipTrial) judge(t *testing.T, ctx context.Context) (verdict string) {
 	return verdict
 }
 
-// outOfMemory reports whether a server has ended because it got no more memory.
+// outOfMemory reports whether a server has ended because it got no more memory, be it for the stack
+// of a thread.
 func outOfMemory(s *cmdtest.Served) bool {
 	text := s.Stderr.String()
-	return s.Command.ProcessState.ExitCode() == cli.ExitFailed &&
-		(strings.Contains(text, "out of memory") || strings.Contains(text, "cannot allocate memory"))
+	return s.Command.ProcessState.ExitCode() == cli.ExitFailed && slices.ContainsFunc(
+		[]string{"out of memory", "cannot allocate memory", "pthread_create failed"},
+		func(said string) bool { return strings.Contains(text, said) })
 }
 
 // withoutBlock does what the guide says of a block that no server can read: it is put
