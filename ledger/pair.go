@@ -16,7 +16,7 @@ type halves struct {
 	pairID
 	forward, compensation   int
 	forwards, compensations int
-	why                     error // it is no pair; nil: it is one
+	why                     error // they are no pair; nil: they are one
 }
 
 // checkPairs holds the records of a commit to the rule that a forward and its
@@ -80,7 +80,7 @@ func (p *pairs) number(id pairID) int {
 	return at + 1
 }
 
-// check says why a pair is none, or names to each of the two its other half.
+// check says why the two are no pair, or names to each of them its other half.
 func (h *halves) check(entries []Entry) {
 	const want = "forward_registered and compensation_registered of one action in one commit, " +
 		"once each"

@@ -44,7 +44,7 @@ func (g *Gateway) setLevel(ctx context.Context, params sdk.Params) error {
 	}
 	if !slices.Contains(levels, level.Level) {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
-			Message: fmt.Sprintf("level: %.80q is none; want one of %v", level.Level, levels)}
+			Message: fmt.Sprintf("level: %.80q is no level of logs; want one of %v", level.Level, levels)}
 	}
 	g.level.Store(level.Level)
 	for _, s := range g.sessions(ctx, isLogging) {

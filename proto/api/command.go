@@ -119,7 +119,7 @@ func (c *Command) take(name string, value []byte) (ok bool) {
 	return err == nil
 }
 
-// textOf is where the text of a name goes; nil: that is none.
+// textOf is where the text of a name goes; nil: no text has that name.
 func (c *Command) textOf(name string) *string {
 	switch name {
 	case "purpose":
