@@ -170,9 +170,9 @@ func TestAClientWithoutASessionHearsTheLogsOfItsCalls(t *testing.T) {
 			}
 			over.call("mutter", map[string]any{"text": "beside"}, sdk.MetaKeyLogLevel, "emergency") // others want more
 			older.call("mutter", map[string]any{"text": "within"})
-			for _, want := range []string{"beside", "within"} { // one with a session hears all that is logged
-				if got := receive(t, heard); got != want {
-					t.Errorf("there came %v, want %s", got, want)
+			for got := any(nil); got != "within"; { // what is beside its call comes in another stream
+				if got = receive(t, heard); got != "within" && got != "beside" {
+					t.Errorf("there came %v", got)
 				}
 			}
 		})
