@@ -34,9 +34,8 @@ type Input struct {
 	Tenant *pb.TenantChanged
 	// SizeMax bounds the records returned, in bytes of one commit.
 	SizeMax int
-	// Secret makes the tokens that reports of long undos have to show (ledger.ReportToken); empty:
-	// they need none.
-	Secret []byte
+	// Reporter makes the tokens that reports of long undos have to show; nil: they need none.
+	Reporter *ledger.Reporter
 	// Ahead bounds the dispatches that are recorded behind another one, before its undo has
 	// succeeded; 0: none is.
 	Ahead int

@@ -222,9 +222,9 @@ func (d *decider) dispatch(p *plan, a *action, cause *pb.Address) bool {
 
 // tokened adds to a dispatch what a worker's own record about it has to show.
 func (d *decider) tokened(a *action, k *pb.CompensationDispatched) *pb.CompensationDispatched {
-	if len(d.in.Secret) > 0 && !inMemory(a) {
-		k.ReportDigest = ledger.ReportDigest(ledger.ReportToken(d.in.Secret, d.state.tenant, a.plan.id,
-			a.fixed.Id, k.Key, k.Attempt))
+	if d.in.Reporter != nil && !inMemory(a) {
+		k.ReportDigest = ledger.ReportDigest(d.in.Reporter.Token(d.state.tenant, a.plan.id, a.fixed.Id,
+			k.Key, k.Attempt))
 	}
 	return k
 }

@@ -264,7 +264,7 @@ func (p *plan) consider(a *action, l *rowspb.LeaseRow, ref rows.Lease,
 	l.Moot = result.Moot
 	s.index(ref, l, result.WakeNs, keys, faulty(result))
 	if len(keys) > 0 {
-		w, eager := leases.NewWatcher(string(ref.Append(nil)), held, l.WakeNs, l.Keys, l.Faulty)
+		w, eager := leases.NewWatcher(ref.ID(), held, l.WakeNs, l.Keys, l.Faulty)
 		s.watchers.Remember(w, l.Keys, eager)
 	}
 }
@@ -386,7 +386,7 @@ func (s *State) index(ref rows.Lease, l *rowspb.LeaseRow, wakeNs int64, keys []s
 	} else if wakeNs != 0 {
 		s.due.AskAgain(rows.Due.Key(rows.Instant{Ns: wakeNs, Kind: rows.DueLease, Lease: ref}))
 	}
-	s.watchers.Move(string(ref.Append(nil)), l.Keys, keys)
+	s.watchers.Move(ref.ID(), l.Keys, keys)
 	l.Keys = keys
 	if l.Faulty != faulty {
 		s.setFaulty(rows.Faulty.Key(ref), faulty)

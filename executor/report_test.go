@@ -22,7 +22,7 @@ var secretOfTests = []byte("of a host's process")
 func (s *schedule) dispatchedWith(secret []byte) Command {
 	s.t.Helper()
 	for range 3 {
-		records := s.state.Decide(Input{EpochNs: s.now, SizeMax: 60 << 10, Secret: secret})
+		records := s.state.Decide(Input{EpochNs: s.now, SizeMax: 60 << 10, Reporter: ledger.NewReporter(secret)})
 		if len(records) == 0 {
 			break
 		}
@@ -53,7 +53,7 @@ func TestAWorkersRecordIsAboutACommandThatItWasGiven(t *testing.T) {
 	s.do("p", "a")
 	s.must(s.agent("p", planFailed()))
 	c := s.dispatchedWith(secretOfTests)
-	token := ledger.ReportToken(secretOfTests, "t", "p", "a", c.Key, 1)
+	token := ledger.NewReporter(secretOfTests).Token("t", "p", "a", c.Key, 1)
 	if !bytes.Equal(c.ReportDigest, ledger.ReportDigest(token)) || c.ReportToken != "" {
 		t.Fatalf("digest %x, token %q: the core has no token", c.ReportDigest, c.ReportToken)
 	}
@@ -65,9 +65,9 @@ func TestAWorkersRecordIsAboutACommandThatItWasGiven(t *testing.T) {
 	const wanted = "compensation_reported.token: "
 	for name, guess := range map[string]string{
 		"none": "", "another": strings.Repeat("0", len(token)),
-		"of another secret":  ledger.ReportToken([]byte("x"), "t", "p", "a", c.Key, 1),
-		"of another attempt": ledger.ReportToken(secretOfTests, "t", "p", "a", c.Key, 2),
-		"of another action":  ledger.ReportToken(secretOfTests, "t", "p", "b", c.Key, 1),
+		"of another secret":  ledger.NewReporter([]byte("x")).Token("t", "p", "a", c.Key, 1),
+		"of another attempt": ledger.NewReporter(secretOfTests).Token("t", "p", "a", c.Key, 2),
+		"of another action":  ledger.NewReporter(secretOfTests).Token("t", "p", "b", c.Key, 1),
 	} {
 		if got := s.says("w2", guess, 1, pb.Answer_ANSWER_DONE); got.Verdict != Refused ||
 			!strings.HasPrefix(got.Reason, wanted) {
@@ -102,7 +102,7 @@ func TestATokenThatARefusedRecordHasShownIsItsWorkers(t *testing.T) {
 	s.do("p", "a")
 	s.must(s.agent("p", planFailed()))
 	c := s.dispatchedWith(secretOfTests)
-	token := ledger.ReportToken(secretOfTests, "t", "p", "a", c.Key, 1)
+	token := ledger.NewReporter(secretOfTests).Token("t", "p", "a", c.Key, 1)
 	if got := s.held(time.Minute, &pb.Record{Kind: &pb.Record_CompensationFailed{
 		CompensationFailed: &pb.CompensationFailed{Attempt: 1, Code: "busy"}}}); got.Verdict != Effective {
 		t.Fatalf("the attempt fails: %+v", got)
@@ -140,7 +140,7 @@ func TestTheHostThatHasRecordedACommandSendsItsToken(t *testing.T) {
 	s.do("p", "a")
 	s.must(s.agent("p", planFailed()))
 	c := s.dispatchedWith(secretOfTests)
-	token := ledger.ReportToken(secretOfTests, "t", "p", "a", c.Key, 1)
+	token := ledger.NewReporter(secretOfTests).Token("t", "p", "a", c.Key, 1)
 	for name, test := range map[string]struct {
 		secret []byte
 		want   string
@@ -165,7 +165,7 @@ func TestAReportCountsWithoutWhatCannotBeRead(t *testing.T) {
 		s.do("p", "a")
 		s.must(s.agent("p", planFailed()))
 		c := s.dispatchedWith(secretOfTests)
-		token := ledger.ReportToken(secretOfTests, "t", "p", "a", c.Key, 1)
+		token := ledger.NewReporter(secretOfTests).Token("t", "p", "a", c.Key, 1)
 		got := s.raw("saga.t.worker.w1", ledger.ContentTypeJSON, fmt.Appendf(nil, `{"records":[{"plan":"p","action":"a",`+
 			`"compensationReported":{"attempt":1.0,"key":%q,"token":%q,"answer":"ANSWER_DONE","externalRef":481516,`+
 			`"code":404,"timing":{"workNs":4.1e6,"toolNs":"long"}}}]}`, c.Key, token))[0]
@@ -206,7 +206,7 @@ func TestHowFarAnUndoIsIsShownOfTheAttemptInFlight(t *testing.T) {
 			t.Errorf("shown is %v, want %q", said, want)
 		}
 	}
-	token := ledger.ReportToken(secretOfTests, "t", "p", "a", c.Key, 1)
+	token := ledger.NewReporter(secretOfTests).Token("t", "p", "a", c.Key, 1)
 	shown("")
 	says("w2", "guessed", 1, "of another")
 	shown("")

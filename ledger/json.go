@@ -68,7 +68,7 @@ func members(raw json.RawMessage, each func(name string, value json.RawMessage) 
 		return errNoObject
 	}
 	for name, value := range rawjson.Members(raw) {
-		if err := each(name, value); err != nil {
+		if err := each(string(name), value); err != nil {
 			return err
 		}
 	}

@@ -4,21 +4,38 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"hash"
 	"strconv"
 )
 
-// ReportToken is what a worker's own record about an attempt of an undo has to show: only the
+// Reporter makes what a worker's own record about an attempt of an undo has to show: only the
 // worker that was sent the command has it. A holder makes it of a secret of its process, so that
-// a copy that it sends again has the same; the dispatch has the digest.
-func ReportToken(secret []byte, tenant, plan, action, key string, attempt uint32) string {
-	text := make([]byte, 0, 256)
-	for _, part := range [...]string{"sagenbaum/report/v1", tenant, plan, action, key} {
-		text = append(append(text, part...), '\n')
+// a copy that it sends again has the same; the dispatch has the digest. It belongs to one
+// goroutine.
+type Reporter struct {
+	mac  hash.Hash
+	text []byte // of the last token
+}
+
+// NewReporter is one with a secret; nil: there is none, and no record has to show anything.
+func NewReporter(secret []byte) *Reporter {
+	if len(secret) == 0 {
+		return nil
 	}
-	text = append(strconv.AppendUint(text, uint64(attempt), 10), '\n')
-	mac := hmac.New(sha256.New, secret)
-	mac.Write(text)
-	return hex.EncodeToString(mac.Sum(nil)[:reportTokenSize])
+	return &Reporter{mac: hmac.New(sha256.New, secret)}
+}
+
+// Token is what a record about an attempt has to show.
+func (r *Reporter) Token(tenant, plan, action, key string, attempt uint32) string {
+	r.text = r.text[:0]
+	for _, part := range [...]string{"sagenbaum/report/v1", tenant, plan, action, key} {
+		r.text = append(append(r.text, part...), '\n')
+	}
+	r.text = append(strconv.AppendUint(r.text, uint64(attempt), 10), '\n')
+	r.mac.Reset()
+	r.mac.Write(r.text)
+	r.text = r.mac.Sum(r.text[:0])
+	return hex.EncodeToString(r.text[:reportTokenSize])
 }
 
 // reportTokenSize is 128 bits.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ import (
 // It does not change after compilation and may be shared.
 type Binding struct {
 	root   *part
-	roots  map[string]bool     // the variables it reads
+	roots  []string            // the variables it reads, sorted
 	fields map[string][]string // and of each, right below it
 	kind   string              // of its value, as CEL names it
 	paths  []Read
@@ -80,7 +81,8 @@ func (l *language) compileValue(d dialect, expression string) (*Binding, error) 
 	if err != nil {
 		return nil, planError(err)
 	}
-	roots, _, _ := footprint(checked.NativeRep().Expr())
+	mentioned, _, _ := footprint(checked.NativeRep().Expr())
+	roots := slices.Sorted(maps.Keys(mentioned))
 	fields, kind := fieldsRead(checked.NativeRep().Expr()), checked.OutputType().String()
 	weight := len(expression) + shapeBytes + shapeNodeBytes*ast.NodeCount(checked.NativeRep())
 	return &Binding{root, roots, fields, kind, root.reads(nil), weight}, nil

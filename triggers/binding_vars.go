@@ -140,7 +140,9 @@ func (v *BindingVars) of(name string) json.RawMessage {
 
 // Reads reports whether the expression mentions a variable, named as the fields
 // of BindingVars in lower case. What no binding reads need not be prepared.
-func (b *Binding) Reads(variable string) bool { return b.roots[variable] }
+func (b *Binding) Reads(variable string) bool {
+	return slices.Contains(b.roots, variable) // seldom more than two
+}
 
 // Fields returns the names of the fields that the expression reads of a variable
 // itself, as id and label in plan.id + plan["label"], sorted.
@@ -302,11 +304,11 @@ func (p *part) reads(found []Read) []Read {
 // the output to the reference is the name, whatever the others are. vars gives the values that
 // some of the arguments read.
 func Nameless(arguments []*Binding, vars func(...*Binding) BindingVars) bool {
-	var named, either []*Binding
-	told := false
+	named, told := make([]*Binding, 0, len(arguments)), false
+	var either []*Binding
 	for _, b := range arguments {
 		output := b.Reads(outputVariable)
-		reference := slices.Contains(b.Fields(metaVariable), referenceVariable)
+		reference := b.Reads(metaVariable) && slices.Contains(b.Fields(metaVariable), referenceVariable)
 		told = told || b.Reads("input") || b.Reads("before") || b.ReadsField("plan", "input") &&
 			len(member(rawjson.TrimSpace(vars(b).Plan), "input")) > 0
 		if output || reference || b.Reads(actionsVariable) || b.Reads(factsVariable) {
@@ -323,9 +325,17 @@ func Nameless(arguments []*Binding, vars func(...*Binding) BindingVars) bool {
 		return false
 	}
 	values := vars(named...)
-	unknown := func(b *Binding) bool { return b.unknown(&values) }
-	return slices.ContainsFunc(either, unknown) || !slices.ContainsFunc(named,
-		func(b *Binding) bool { return !unknown(b) })
+	for _, b := range either {
+		if b.unknown(&values) {
+			return true
+		}
+	}
+	for _, b := range named {
+		if !b.unknown(&values) {
+			return false
+		}
+	}
+	return true
 }
 
 // unknown reports whether a value is null because what it depends on is not there.

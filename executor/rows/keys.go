@@ -119,6 +119,9 @@ func (l Lease) Append(k []byte) []byte {
 	return append(k, l.Name...)
 }
 
+// ID is the name of the lease as a text, which is not for people.
+func (l Lease) ID() string { return string(l.Append(make([]byte, 0, keySize))) }
+
 // Compare orders leases as their keys are.
 func (l Lease) Compare(o Lease) int {
 	return cmp.Or(strings.Compare(l.Plan, o.Plan), cmp.Compare(l.N, o.N),
@@ -180,9 +183,7 @@ const ListedPlace = placeSize
 
 // ListPrefix is what the keys of one list begin with.
 func ListPrefix(dimension byte, value string) []byte {
-	value = strings.ReplaceAll(value[:min(len(value), listedMax)], "\x00", " ")
-	k := make([]byte, 0, 3+len(value)+ListedPlace+32)
-	return append(append(append(k, prefixOrders, dimension), value...), 0)
+	return list(make([]byte, 0, keySize), dimension, value)
 }
 
 // ParseAction reads plan and number back from a key that ends with them.
@@ -193,16 +194,20 @@ func ParseAction(key []byte) Action {
 
 // Within is what the keys of one plan or capability begin with, of a table whose keys
 // begin with a token.
-func (x *Index[K]) Within(token string) []byte { return append(named(x.prefix, token), 0) }
+func (x *Index[K]) Within(token string) []byte {
+	return append(named(make([]byte, 0, keySize), x.prefix, token), 0)
+}
 
 // WithinAction is what the keys of one action begin with.
 func (x *Index[K]) WithinAction(plan string, n uint32) []byte {
-	return ofAction(x.prefix, Action{plan, n})
+	return ofAction(make([]byte, 0, keySize), x.prefix, Action{plan, n})
 }
 
 // WithinSized is what the keys of one fact or capability begin with, of a table whose
 // keys begin with a length.
-func (x *Index[K]) WithinSized(name string) []byte { return sized(x.prefix, name, 20) }
+func (x *Index[K]) WithinSized(name string) []byte {
+	return sized(make([]byte, 0, keySize), x.prefix, name)
+}
 
 // After is the first key after all keys that start with prefix.
 func After(prefix []byte) []byte {
@@ -216,97 +221,83 @@ func After(prefix []byte) []byte {
 	return []byte{0xff, 0xff}
 }
 
-// The layouts of keys.
+// The layouts of keys: each appends a key to k.
 
-func only(prefix byte, _ struct{}) []byte { return []byte{prefix} }
+func only(k []byte, prefix byte, _ struct{}) []byte { return append(k, prefix) }
 
-func named(prefix byte, name string) []byte {
-	k := make([]byte, 0, 2+placeSize+len(name))
-	return append(append(k, prefix), name...)
+func named(k []byte, prefix byte, name string) []byte { return append(append(k, prefix), name...) }
+
+func ofAction(k []byte, prefix byte, a Action) []byte {
+	return binary.BigEndian.AppendUint32(append(append(append(k, prefix), a.Plan...), 0), a.N)
 }
 
-func ofAction(prefix byte, a Action) []byte {
-	k := make([]byte, 0, 6+len(a.Plan))
-	k = append(append(append(k, prefix), a.Plan...), 0)
-	return binary.BigEndian.AppendUint32(k, a.N)
-}
-
-func ofWaiting(prefix byte, w Waiting) []byte {
-	k := make([]byte, 0, 14+len(w.Plan))
+func ofWaiting(k []byte, prefix byte, w Waiting) []byte {
 	k = binary.BigEndian.AppendUint64(append(k, prefix), uint64(w.Ns))
 	return binary.BigEndian.AppendUint32(append(append(k, w.Plan...), 0), w.N)
 }
 
-func ofName(prefix byte, n Name) []byte {
-	k := make([]byte, 0, 2+len(n.Plan)+len(n.Action))
+func ofName(k []byte, prefix byte, n Name) []byte {
 	return append(append(append(append(k, prefix), n.Plan...), 0), n.Action...)
 }
 
-func ofAttempt(prefix byte, a Attempt) []byte {
-	return binary.BigEndian.AppendUint32(ofAction(prefix, a.Action), a.Attempt)
+func ofAttempt(k []byte, prefix byte, a Attempt) []byte {
+	return binary.BigEndian.AppendUint32(ofAction(k, prefix, a.Action), a.Attempt)
 }
 
-func ofPage(prefix byte, p Paged) []byte { return append(ofAction(prefix, p.Action), p.Kind...) }
-
-func ofKnown(prefix byte, k Known) []byte {
-	return append(sized(prefix, k.Writer, len(k.ID)), k.ID[:]...)
+func ofPage(k []byte, prefix byte, p Paged) []byte {
+	return append(ofAction(k, prefix, p.Action), p.Kind...)
 }
 
-func ofPlace(prefix byte, p Place) []byte {
-	return p.append(append(make([]byte, 0, 1+placeSize), prefix))
+func ofKnown(k []byte, prefix byte, id Known) []byte {
+	return append(sized(k, prefix, id.Writer), id.ID[:]...)
 }
 
-func ofNamedPlace(prefix byte, p NamedPlace) []byte {
-	return p.At.append(append(named(prefix, p.Name), 0))
+func ofPlace(k []byte, prefix byte, p Place) []byte { return p.append(append(k, prefix)) }
+
+func ofNamedPlace(k []byte, prefix byte, p NamedPlace) []byte {
+	return p.At.append(append(named(k, prefix, p.Name), 0))
 }
 
-func sized(prefix byte, name string, extra int) []byte {
-	k := make([]byte, 0, 3+len(name)+extra)
+func sized(k []byte, prefix byte, name string) []byte {
 	k = binary.BigEndian.AppendUint16(append(k, prefix), uint16(len(name)))
 	return append(k, name...)
 }
 
-func ofSizedPlace(prefix byte, p NamedPlace) []byte {
-	return p.At.append(sized(prefix, p.Name, placeSize))
+func ofSizedPlace(k []byte, prefix byte, p NamedPlace) []byte {
+	return p.At.append(sized(k, prefix, p.Name))
 }
 
-func ofEviction(prefix byte, p Place) []byte { return p.append(sized(prefix, "", placeSize)) }
+func ofEviction(k []byte, prefix byte, p Place) []byte { return p.append(sized(k, prefix, "")) }
 
-func ofOccurred(prefix byte, o Occurrence) []byte {
-	k := binary.BigEndian.AppendUint64(sized(prefix, o.Key, 8+placeSize), uint64(o.Ns))
-	return o.At.append(k)
+func ofOccurred(k []byte, prefix byte, o Occurrence) []byte {
+	return o.At.append(binary.BigEndian.AppendUint64(sized(k, prefix, o.Key), uint64(o.Ns)))
 }
 
-func ofNumbered(prefix byte, n Numbered) []byte {
-	k := make([]byte, 0, 9+len(n.Name))
+func ofNumbered(k []byte, prefix byte, n Numbered) []byte {
 	return append(binary.BigEndian.AppendUint64(append(k, prefix), n.N), n.Name...)
 }
 
-func ofLarge(prefix byte, n Numbered) []byte { return ofNumbered(prefix, Numbered{^n.N, n.Name}) }
-
-func ofWatch(prefix byte, w Watch) []byte {
-	return append(sized(prefix, w.Key, len(w.Watcher)), w.Watcher...)
+func ofLarge(k []byte, prefix byte, n Numbered) []byte {
+	return ofNumbered(k, prefix, Numbered{^n.N, n.Name})
 }
 
-func ofNode(prefix byte, node []byte) []byte {
-	return append(append(make([]byte, 0, 1+len(node)), prefix), node...)
+func ofWatch(k []byte, prefix byte, w Watch) []byte {
+	return append(sized(k, prefix, w.Key), w.Watcher...)
 }
 
-func ofMember(prefix byte, m Member) []byte {
-	k := make([]byte, 0, 6+len(m.Node)+len(m.Lease.Plan)+len(m.Lease.Name))
+func ofNode(k []byte, prefix byte, node []byte) []byte { return append(append(k, prefix), node...) }
+
+func ofMember(k []byte, prefix byte, m Member) []byte {
 	return m.Lease.Append(append(append(k, prefix), m.Node...))
 }
 
-func ofLease(prefix byte, l Lease) []byte {
-	return l.Append(append(make([]byte, 0, 6+len(l.Plan)+len(l.Name)), prefix))
+func ofLease(k []byte, prefix byte, l Lease) []byte { return l.Append(append(k, prefix)) }
+
+func ofFaultyNode(k []byte, prefix byte, node []byte) []byte {
+	return append(append(k, prefix, 0), node...)
 }
 
-func ofFaultyNode(prefix byte, node []byte) []byte {
-	return append(append(make([]byte, 0, 2+len(node)), prefix, 0), node...)
-}
-
-func ofInstant(prefix byte, at Instant) []byte {
-	k := make([]byte, 0, 15+len(at.Lease.Plan)+len(at.Lease.Name)+len(at.Node))
+func ofInstant(k []byte, prefix byte, at Instant) []byte {
 	k = append(binary.BigEndian.AppendUint64(append(k, prefix), uint64(at.Ns)), at.Kind)
 	if at.Kind == DueNode {
 		return append(k, at.Node...)
@@ -314,7 +305,12 @@ func ofInstant(prefix byte, at Instant) []byte {
 	return at.Lease.Append(k)
 }
 
-func ofListed(_ byte, l Listed) []byte {
-	k := binary.BigEndian.AppendUint64(ListPrefix(l.Dimension, l.Value), ^l.Opened.Sequence)
+func ofListed(k []byte, _ byte, l Listed) []byte {
+	k = binary.BigEndian.AppendUint64(list(k, l.Dimension, l.Value), ^l.Opened.Sequence)
 	return append(binary.BigEndian.AppendUint32(k, ^l.Opened.Index), l.Plan...)
+}
+
+func list(k []byte, dimension byte, value string) []byte {
+	value = strings.ReplaceAll(value[:min(len(value), listedMax)], "\x00", " ")
+	return append(append(append(k, prefixOrders, dimension), value...), 0)
 }

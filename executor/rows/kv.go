@@ -12,7 +12,7 @@ import (
 // throws the whole state away and folds again.
 type KV interface {
 	// Get returns the value of key. The value must not be changed; it is valid
-	// until the next Set or Delete.
+	// until the next Set or Delete. No key is kept: it may be changed after each call.
 	Get(key []byte) (value []byte, ok bool)
 	// Set sets the value of key. The value is the KV's from then on, and must not be changed.
 	Set(key, value []byte)

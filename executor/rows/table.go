@@ -57,10 +57,10 @@ func Declared() []Declaration { return declared }
 // message.
 type Index[K any] struct {
 	prefix byte
-	layout func(prefix byte, k K) []byte
+	layout func(key []byte, prefix byte, k K) []byte // appends a key
 }
 
-func index[K any](prefix byte, keys, value string, layout func(byte, K) []byte) Index[K] {
+func index[K any](prefix byte, keys, value string, layout func([]byte, byte, K) []byte) Index[K] {
 	declared = append(declared, Declaration{prefix, keys, value})
 	return Index[K]{prefix, layout}
 }
@@ -69,32 +69,41 @@ func index[K any](prefix byte, keys, value string, layout func(byte, K) []byte) 
 func (x *Index[K]) Prefix() []byte { return []byte{x.prefix} }
 
 // Key returns the key of a row.
-func (x *Index[K]) Key(k K) []byte { return x.layout(x.prefix, k) }
+func (x *Index[K]) Key(k K) []byte { return x.layout(make([]byte, 0, keySize), x.prefix, k) }
+
+// keySize is enough for most keys.
+const keySize = 64
+
+// at is Key in what tx has for the key of one call.
+func (x *Index[K]) at(tx *Tx, k K) []byte {
+	tx.key = x.layout(tx.key[:0], x.prefix, k)
+	return tx.key
+}
 
 // Add adds a row without a value.
-func (x *Index[K]) Add(tx *Tx, k K) { tx.Set(x.Key(k), nil) }
+func (x *Index[K]) Add(tx *Tx, k K) { tx.Set(x.at(tx, k), nil) }
 
 // Put sets the value of a row, which must not be changed from then on.
-func (x *Index[K]) Put(tx *Tx, k K, value []byte) { tx.Set(x.Key(k), value) }
+func (x *Index[K]) Put(tx *Tx, k K, value []byte) { tx.Set(x.at(tx, k), value) }
 
 // Get returns the value of a row, and whether there is one.
-func (x *Index[K]) Get(tx *Tx, k K) ([]byte, bool) { return tx.Get(x.Key(k)) }
+func (x *Index[K]) Get(tx *Tx, k K) ([]byte, bool) { return tx.Get(x.at(tx, k)) }
 
 // Delete removes a row, if it is there.
-func (x *Index[K]) Delete(tx *Tx, k K) { tx.Delete(x.Key(k)) }
+func (x *Index[K]) Delete(tx *Tx, k K) { tx.Delete(x.at(tx, k)) }
 
 // Table is a table whose values are messages of type R.
 type Table[K, R any, M Message[R]] struct{ Index[K] }
 
 func table[K, R any, M Message[R]](
-	prefix byte, keys string, layout func(byte, K) []byte,
+	prefix byte, keys string, layout func([]byte, byte, K) []byte,
 ) Table[K, R, M] {
 	value := reflect.TypeFor[R]().Name()
 	return Table[K, R, M]{index(prefix, keys, value, layout)}
 }
 
 // Find reads a row; nil: there is none.
-func (t *Table[K, R, M]) Find(tx *Tx, k K) *R { return t.FindKey(tx, t.Key(k)) }
+func (t *Table[K, R, M]) Find(tx *Tx, k K) *R { return t.FindKey(tx, t.at(tx, k)) }
 
 // FindKey is Find by a key of the table, for a caller that sets the row next.
 func (t *Table[K, R, M]) FindKey(tx *Tx, key []byte) *R {
@@ -107,7 +116,9 @@ func (t *Table[K, R, M]) FindKey(tx *Tx, key []byte) *R {
 
 // Load reads a row that must be there, past what a fork has written, and its size in
 // bytes.
-func (t *Table[K, R, M]) Load(tx *Tx, k K) (row *R, bytes int) { return t.LoadKey(tx, t.Key(k)) }
+func (t *Table[K, R, M]) Load(tx *Tx, k K) (row *R, bytes int) {
+	return t.LoadKey(tx, t.at(tx, k))
+}
 
 // LoadKey is Load by a key of the table.
 func (t *Table[K, R, M]) LoadKey(tx *Tx, key []byte) (row *R, bytes int) {
@@ -136,7 +147,7 @@ func (t *Table[K, R, M]) Decode(op string, v []byte) *R {
 
 // Set writes a row and returns its size in bytes.
 func (t *Table[K, R, M]) Set(tx *Tx, k K, row *R) (bytes int) {
-	return t.SetKey(tx, t.Key(k), row)
+	return t.SetKey(tx, t.at(tx, k), row)
 }
 
 // SetKey is Set by a key of the table.

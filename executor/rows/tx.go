@@ -7,6 +7,7 @@ type Tx struct {
 	kv    KV
 	base  *Tx               // set in a fork: reads go through to it, writes stay here
 	wrote map[string][]byte // what a fork has written; a nil value: deleted
+	key   []byte            // of the call that is under way (Index.at)
 }
 
 // Over returns a Tx that writes to kv at once.

@@ -304,7 +304,7 @@ func (w *world) forge(c api.Command) {
 		return
 	}
 	guess := pick(w.forger, "", "0123456789abcdef0123456789abcdef",
-		ledger.ReportToken([]byte("another"), c.Tenant, c.Plan, c.Action, c.Key, c.Attempt))
+		ledger.NewReporter([]byte("another")).Token(c.Tenant, c.Plan, c.Action, c.Key, c.Attempt))
 	w.after(w.forger.between(0, 10*second), func() {
 		if !w.healed {
 			w.lie(c, guess)

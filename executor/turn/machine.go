@@ -34,7 +34,8 @@ type Config struct {
 type Machine struct {
 	config   Config
 	state    *executor.State
-	attached uint64 // last sequence of the ledger when the session began
+	reporter *ledger.Reporter // by the secret; nil: there is none
+	attached uint64           // last sequence of the ledger when the session began
 
 	folded   bool // since the last step
 	messages int  // folded since the last step
@@ -73,7 +74,7 @@ func New(c Config, state *executor.State, last uint64) *Machine {
 	if c.Messages == 0 {
 		c.Messages = MessagesMax
 	}
-	return &Machine{config: c, state: state, attached: last}
+	return &Machine{config: c, state: state, reporter: ledger.NewReporter(c.Secret), attached: last}
 }
 
 // Cursor is the sequence of the last message that was folded.
@@ -295,7 +296,7 @@ func (m *Machine) act(now Instant, in Inputs, r *Ready) {
 		EpochNs: now.EpochNs, HoldClock: now.Held, Answers: m.answers, Paged: in.Paged,
 		Destroyed: in.Destroyed,
 		Cascade:   m.config.Cascade, MemoryMax: m.config.MemoryMax, SizeMax: CommitSizeMax,
-		Ahead: m.config.Ahead, Tenant: m.tenant, Secret: m.config.Secret,
+		Ahead: m.config.Ahead, Tenant: m.tenant, Reporter: m.reporter,
 	}
 	records := m.state.Decide(input)
 	if m.config.Decided != nil {

@@ -397,7 +397,7 @@ func undone(n uint32) executor.Answer {
 func TestWhatIsRecordedAheadIsThatOfItsHolder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0)
-	b.m.config.Ahead, b.m.config.Secret = RunMax, []byte("of this process")
+	b.m.config.Ahead, b.m.reporter = RunMax, ledger.NewReporter([]byte("of this process"))
 	b.records(agent, failed("a", "b")...)
 	b.step(Instant{})
 	b.holds()

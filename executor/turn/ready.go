@@ -183,10 +183,10 @@ func (m *Machine) ahead(commands []executor.Command) (list []Sending) {
 // has recorded it knows that one: a copy that another one sends again has none, and its worker is
 // asked again until it answers.
 func (m *Machine) WithToken(c executor.Command) executor.Command {
-	if len(c.ReportDigest) == 0 || len(m.config.Secret) == 0 {
+	if len(c.ReportDigest) == 0 || m.reporter == nil {
 		return c
 	}
-	token := ledger.ReportToken(m.config.Secret, c.Tenant, c.Plan, c.Action, c.Key, c.Attempt)
+	token := m.reporter.Token(c.Tenant, c.Plan, c.Action, c.Key, c.Attempt)
 	if bytes.Equal(ledger.ReportDigest(token), c.ReportDigest) {
 		c.ReportToken = token
 	}

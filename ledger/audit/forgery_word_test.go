@@ -17,7 +17,7 @@ var wordForgeries = []forgery{
 		s.turns(1)
 		s.write(workerW, &pb.Record{Plan: "p", Action: "a", Kind: &pb.Record_CompensationReported{
 			CompensationReported: &pb.CompensationReported{Attempt: 1, Key: keyOf("a"), Answer: pb.Answer_ANSWER_DONE,
-				Token: ledger.ReportToken(s.secret, "t", "p", "a", keyOf("a"), 1)}}})
+				Token: ledger.NewReporter(s.secret).Token("t", "p", "a", keyOf("a"), 1)}}})
 		s.forge(checkpointOf(1, 32)) // the holder has read on
 		r := s.about("a", s.at("compensation_dispatched", "a"))
 		r.Kind = &pb.Record_CompensationFailed{CompensationFailed: &pb.CompensationFailed{Attempt: 1}}

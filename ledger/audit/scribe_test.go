@@ -145,7 +145,7 @@ func (s *scribe) decideTo(kind string) {
 			}
 		}
 		records := s.state.Decide(executor.Input{EpochNs: s.now, Answers: answers, SizeMax: 60 << 10,
-			Secret: s.secret})
+			Reporter: ledger.NewReporter(s.secret)})
 		if len(records) == 0 {
 			return
 		}
@@ -163,7 +163,7 @@ func (s *scribe) decideTo(kind string) {
 func (s *scribe) turns(n int) {
 	for range n {
 		s.state.Commands()
-		s.write(holder, s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10, Secret: s.secret})...)
+		s.write(holder, s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10, Reporter: ledger.NewReporter(s.secret)})...)
 	}
 }
 

@@ -77,7 +77,7 @@ func (c *Command) asWritten(text []byte) bool {
 		return false
 	}
 	for name, value := range rawjson.Members(text) {
-		if !c.take(name, value) {
+		if !c.take(string(name), value) {
 			return false
 		}
 	}

@@ -66,7 +66,7 @@ type fields struct {
 
 // member is a name with its value as written, which need not be JSON.
 type member struct {
-	name  string
+	name  []byte
 	value []byte
 }
 
@@ -87,7 +87,7 @@ func readFields(text []byte, at string) (*fields, error) {
 			return f, nil
 		}
 		n := stringEnd(rest)
-		name, err := rawjson.Text(rest[:n])
+		name, err := rawjson.Name(rest[:n])
 		if err != nil {
 			break
 		}
@@ -166,13 +166,10 @@ func (f *fields) end() []*Mismatch {
 // raw is the value of a field as written; nil: it is not given, or cannot be read. A name in
 // other letters is taken where no other one has the right ones.
 func (f *fields) raw(name string) (value []byte) {
-	for _, is := range [...]func(string) bool{
-		func(given string) bool { return given == name },
-		func(given string) bool { return strings.EqualFold(given, name) },
-	} {
+	for _, folded := range [...]bool{false, true} {
 		for _, m := range f.members {
 			switch {
-			case !is(m.name):
+			case string(m.name) != name && !(folded && strings.EqualFold(string(m.name), name)):
 			case value != nil && !bytes.Equal(value, m.value):
 				f.refuse(name, "given twice, and not the same", "one value")
 				return nil

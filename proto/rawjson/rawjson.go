@@ -10,16 +10,17 @@ import (
 )
 
 // Members are the names of an object with their values, in the order in which they are written, a
-// name that is given twice twice. Of a value that is no object there are none.
-func Members(object []byte) iter.Seq2[string, []byte] {
-	return func(yield func(string, []byte) bool) {
+// name that is given twice twice. Of a value that is no object there are none. A name may be a part
+// of the object, and so is each value.
+func Members(object []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
 		if object = TrimSpace(object); len(object) == 0 || object[0] != '{' {
 			return
 		}
 		for rest := TrimSpace(object[1:]); rest[0] != '}'; {
 			var key, value []byte
 			key, value, rest = Member(rest)
-			name, err := Text(key)
+			name, err := Name(key)
 			if err != nil || !yield(name, value) {
 				return
 			}
@@ -52,6 +53,15 @@ func Is(quoted []byte, text string) bool {
 	}
 	got, err := Text(quoted)
 	return err == nil && got == text
+}
+
+// Name is Text without a copy of a string that says just the bytes between its quotes.
+func Name(quoted []byte) ([]byte, error) {
+	if isPlain(quoted) {
+		return quoted[1 : len(quoted)-1 : len(quoted)-1], nil
+	}
+	text, err := Text(quoted)
+	return []byte(text), err
 }
 
 // Text is what a string says. It may be asked of any text: the error is that of the decoder, where

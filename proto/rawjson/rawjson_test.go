@@ -39,7 +39,7 @@ func FuzzMembersAreThoseOfTheDecoder(f *testing.F) {
 		}
 		n := 0
 		for name, value := range rawjson.Members(text) {
-			if n == len(want) || want[n].name != name || !bytes.Equal(want[n].value, value) {
+			if n == len(want) || want[n].name != string(name) || !bytes.Equal(want[n].value, value) {
 				t.Fatalf("%q: member %d is %q: %q, want %v", text, n, name, value, want)
 			}
 			n++
@@ -62,6 +62,10 @@ func FuzzTextIsThatOfTheDecoder(f *testing.F) {
 		got, err := rawjson.Text(quoted)
 		if got != want || (err == nil) != (failed == nil) {
 			t.Fatalf("%q is %q (%v), want %q (%v)", quoted, got, err, want, failed)
+		}
+		name, err := rawjson.Name(quoted)
+		if string(name) != want || (err == nil) != (failed == nil) {
+			t.Fatalf("as a name %q is %q (%v), want %q (%v)", quoted, name, err, want, failed)
 		}
 		if is := rawjson.Is(quoted, text); is != (failed == nil && want == text) {
 			t.Fatalf("whether %q is %q: %t", quoted, text, is)

@@ -213,7 +213,7 @@ func (t *KV) Commit() {
 	if t.Bytes() == 0 {
 		return
 	}
-	batch, key := t.db.NewBatch(), t.prefix
+	batch, key := t.db.NewBatchWithSize(t.Bytes()), t.prefix
 	t.Drain(func(k string, v []byte) {
 		key = append(key[:len(t.prefix)], k...)
 		err := error(nil)
