@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 
@@ -36,7 +37,7 @@ Checks a bundle that "sagenbaum ledger export" has written, offline.
   --before F   a signed checkpoint that was kept from before: the ledger must have grown
                from it
   --keep F     write the last checkpoint that holds to a file, for --before next time; not
-               where something is found
+               where something is found, or where it does not go on from that of --before
   --at-rest    nothing was under way when the bundle was made: what is owed is missing
   --why PLAN   also print the records of a plan, or with PLAN/ACTION of one action of it:
                cause, lease with what it read, decision, command, outcome
@@ -55,6 +56,25 @@ func (l *list) String() string { return strings.Join(*l, ",") }
 // Set implements flag.Value.
 func (l *list) Set(text string) error {
 	*l = append(*l, text)
+	return nil
+}
+
+// once is a flag that is given once, and not empty: an empty variable in a script is no wish to
+// check less.
+type once string
+
+// String implements flag.Value.
+func (o *once) String() string { return string(*o) }
+
+// Set implements flag.Value.
+func (o *once) Set(text string) error {
+	switch {
+	case text == "":
+		return errors.New("it is empty; leave the flag out if it is not meant")
+	case *o != "":
+		return errors.New("it is given twice")
+	}
+	*o = once(text)
 	return nil
 }
 
@@ -104,18 +124,42 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return report.Exit()
 }
 
-// keep writes the checkpoint that the next check begins with.
+// keep writes the checkpoint that the next check begins with: never one that does not go on from
+// the one that this check began with, which would forget records that were kept.
 func keep(file string, r *verify.Report) error {
 	switch {
 	case file == "" || r.Verdict == verify.Found:
 		return nil
 	case r.Signed.Note == "":
 		return errors.New("cannot keep a checkpoint: none was verified")
+	case r.Kept != nil && (!r.Kept.Holds || r.Signed.Size < r.Kept.Size):
+		return fmt.Errorf("no checkpoint was kept: it is not shown that the last one that holds, of "+
+			"%d records, goes on from the one of --before, of %d", r.Signed.Size, r.Kept.Size)
 	}
-	if err := os.WriteFile(file, []byte(r.Signed.Note), 0o644); err != nil {
+	if err := replace(file, r.Signed.Note); err != nil {
 		return fmt.Errorf("cannot keep the checkpoint: %w", err)
 	}
 	return nil
+}
+
+// replace writes a file as a whole or not at all. What is no regular file is written to.
+func replace(file, text string) error {
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(file, []byte(text), 0o644)
+	}
+	next, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = next.WriteString(text)
+	err = errors.Join(err, next.Chmod(0o644), next.Sync(), next.Close())
+	if err == nil {
+		err = os.Rename(next.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(next.Name())
+	}
+	return err
 }
 
 // parse takes flags before and after the bundle.
@@ -123,11 +167,11 @@ func parse(args []string) (c command, err error) {
 	flags := flag.NewFlagSet("sagenbaum-verify", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Var(&c.keys, "key", "")
-	flags.StringVar(&c.before, "before", "", "")
-	flags.StringVar(&c.keep, "keep", "", "")
+	flags.Var((*once)(&c.before), "before", "")
+	flags.Var((*once)(&c.keep), "keep", "")
 	flags.StringVar(&c.output, "o", "text", "")
 	flags.BoolVar(&c.atRest, "at-rest", false, "")
-	flags.StringVar(&c.why, "why", "", "")
+	flags.Var((*once)(&c.why), "why", "")
 	flags.BoolVar(&c.version, "version", false, "")
 	for {
 		if err := flags.Parse(args); err != nil {
@@ -165,7 +209,9 @@ func (c command) check(stdin io.Reader) (*verify.Report, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the checkpoint from before: %w", err)
 		}
-		o.Before = string(note)
+		if o.Before = string(note); strings.TrimSpace(o.Before) == "" {
+			return nil, fmt.Errorf("cannot read the checkpoint from before: %s is empty", c.before)
+		}
 	}
 	in := stdin
 	if c.bundle != "-" {

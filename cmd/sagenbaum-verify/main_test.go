@@ -133,6 +133,7 @@ func TestTheExitCodeSaysWhatIsProven(t *testing.T) {
 func TestACheckpointIsKeptForTheNextTime(t *testing.T) {
 	data, key, _ := facts(t, 400)
 	smaller, _, _ := facts(t, 300)
+	longer, _, _ := facts(t, 500)
 	file := put(t, "b", data)
 	kept := filepath.Join(t.TempDir(), "kept")
 	for _, c := range []struct {
@@ -146,13 +147,47 @@ func TestACheckpointIsKeptForTheNextTime(t *testing.T) {
 		{"with what was kept", []string{file, "--key", key, "--before", kept}, 0, "400 records of the checkpoint"},
 		{"a smaller one", []string{put(t, "s", smaller), "--key", key, "--before", kept, "--keep", kept}, 1,
 			"truncated"},
+		{"one that is cut off",
+			[]string{put(t, "c", smaller[:len(smaller)-3]), "--key", key, "--before", kept, "--keep", kept}, 2,
+			"of 300 records, goes on from the one of --before, of 400"},
 		{"with what is still kept", []string{file, "--key", key, "--before", kept}, 0, "400 records of the checkpoint"},
+		{"a longer one", []string{put(t, "l", longer), "--key", key, "--before", kept, "--keep", kept}, 0, "PROVEN"},
+		{"which is kept", []string{put(t, "l", longer), "--key", key, "--before", kept}, 0, "500 records of the checkpoint"},
+		{"to no regular file", []string{file, "--key", key, "--keep", os.DevNull}, 0, "PROVEN"},
 		{"kept nowhere", []string{file, "--key", key, "--keep", filepath.Join(kept, "x")}, 2, "cannot keep"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if exit := run(c.args, nil, &stdout, &stderr); exit != c.exit ||
 			!strings.Contains(stdout.String()+stderr.String(), c.want) {
 			t.Fatalf("%s: exit %d, want %d with %q:\n%s%s", c.name, exit, c.exit, c.want, &stdout, &stderr)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Dir(kept)); err != nil || len(left) != 1 {
+		t.Fatalf("beside what is kept: %v %v", left, err)
+	}
+}
+
+// TestWhatIsEmptyIsNotLeftOut: a file or variable of a script that is empty has nothing checked less.
+func TestWhatIsEmptyIsNotLeftOut(t *testing.T) {
+	data, key, checkpoint := facts(t, 10)
+	file, before, empty := put(t, "b", data), put(t, "kept", []byte(checkpoint)), put(t, "empty", nil)
+	for _, c := range []struct {
+		args []string
+		exit int
+		want string
+	}{
+		{[]string{"--before", ""}, exitUsage, "-before: it is empty"},
+		{[]string{"--keep", ""}, exitUsage, "-keep: it is empty"},
+		{[]string{"--why", ""}, exitUsage, "-why: it is empty"},
+		{[]string{"--before", before, "--before", before}, exitUsage, "given twice"},
+		{[]string{"--before", empty}, exitCannotTell, "is empty"},
+		{[]string{"--before", os.DevNull}, exitCannotTell, "is empty"},
+		{[]string{"--before", put(t, "line", []byte("\n"))}, exitCannotTell, "is empty"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if exit := run(append([]string{file, "--key", key}, c.args...), nil, &stdout, &stderr); exit != c.exit ||
+			!strings.Contains(stderr.String(), c.want) || stdout.Len() > 0 {
+			t.Errorf("%q: exit %d, want %d with %q:\n%s%s", c.args, exit, c.exit, c.want, &stdout, &stderr)
 		}
 	}
 }

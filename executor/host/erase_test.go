@@ -179,6 +179,83 @@ func TestErasureIsFinishedByTheNextHost(t *testing.T) {
 	}
 }
 
+// older puts the keys of the tenant back as they were before an erasure, as a copy of the store
+// that was made then does.
+func (c *crashing) older(r *rig, plan string, key []byte, tenant []byte) {
+	r.t.Helper()
+	js, err := r.conn.JetStream()
+	if err == nil {
+		err = js.DeleteStream(jetstream.KeysStreamName("t"))
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	store, err := jetstream.OpenKeys(r.t.Context(), jetstream.Config{Conn: r.conn, Tenant: "t"})
+	if err == nil {
+		err = errors.Join(store.Create(r.t.Context(), plan, key), store.SetTenant(r.t.Context(), tenant, 0))
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c.KeyStore = store
+}
+
+// TestAKeyThatComesBackStaysDestroyed, with an older copy of the server's store: nothing is shown
+// by it, and a repair of the ledger destroys it again.
+func TestAKeyThatComesBackStaysDestroyed(t *testing.T) {
+	t.Parallel()
+	r, keys := keyRig(t)
+	r.serve(done)
+	_, stop := r.host("h1")
+	r.charge("p", sealed(r.planKey("agent", "p"), "t", "p", "a1", `"4000"`))
+	r.fail("p")
+	r.ended("p")
+	key, err := keys.Get(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant, _, err := keys.Tenant(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reveal := func() (answer api.PlanAnswer, err error) {
+		m, err := r.conn.Request(api.RevealSubject("t"), []byte(`{"plan":"p"}`), 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer, readAnswer(m.Data, &answer)
+	}
+	if shown, err := reveal(); err != nil || !strings.Contains(string(shown.Plan.Actions[0].Input), "4000") {
+		t.Fatalf("before the erasure: %s %v", shown.Plan.Actions[0].Input, err)
+	}
+	r.erase("p")
+	r.until("p", "erased", destroyed)
+	stop()
+	keys.older(r, "p", key, tenant)
+	_, stop = r.host("h1")
+	r.until("p", "erased", destroyed)
+	if shown, err := reveal(); err == nil || !strings.Contains(err.Error(), "destroyed") {
+		t.Errorf("after its key came back: %+v %v", shown, err)
+	}
+	stop()
+	js, err := r.conn.JetStream()
+	if err == nil {
+		err = js.DeleteStream(jetstream.StreamName("t"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.host("h1")
+	r.halted("G2")
+	if _, err := keys.Get(t.Context(), "p"); err != nil {
+		t.Fatal("the key is not back: ", err)
+	}
+	r.repair()
+	if _, err := keys.Get(t.Context(), "p"); !errors.Is(err, jetstream.ErrKeyDestroyed) {
+		t.Errorf("after the repair: %v", err)
+	}
+}
+
 // TestHostsOpenWhatTheirPlanSealedOnly: what another plan or tenant sealed stays closed;
 // a flipped bit, a lost key and another master key are the owner's, with the reason.
 func TestHostsOpenWhatTheirPlanSealedOnly(t *testing.T) {

@@ -306,6 +306,6 @@ func (a *actor) repairs() repair.Config {
 	return repair.Config{
 		Ledger: a.host.ledgerConfig(a.tenant), Holders: a.host.holders, Holder: a.host.cfg.Holder,
 		TilesDir: a.host.tilesRoot(), StoreDir: a.host.cfg.StoreDir, KV: a.kv,
-		Dropped: func() { a.fresh = true }, Log: a.log,
+		Dropped: func() { a.fresh = true }, Destroy: a.keys.Destroy, Log: a.log,
 	}
 }

@@ -163,7 +163,8 @@ func (s *scribe) decideTo(kind string) {
 func (s *scribe) turns(n int) {
 	for range n {
 		s.state.Commands()
-		s.write(holder, s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10, Reporter: ledger.NewReporter(s.secret)})...)
+		s.write(holder, s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10,
+			Reporter: ledger.NewReporter(s.secret)})...)
 	}
 }
 

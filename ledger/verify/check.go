@@ -45,6 +45,7 @@ type check struct {
 	facts   bool // an undo takes facts
 	ended   bool
 	told    []ledger.Told // what was asked for
+	found   bool          // some of it is told: of the action, where one was named
 }
 
 // Check reads a bundle to its end and says what it proves. Any bytes give a report; the
@@ -355,7 +356,7 @@ func (c *check) end() {
 	root := c.tree.Root()
 	r.Size, r.Root = c.tree.Size(), hex.EncodeToString(root[:])
 	r.Why = ledger.Story(c.told)
-	if c.options.Why != "" && len(c.told) == 0 {
+	if c.options.Why != "" && !c.found {
 		r.doubt("why", 0, "no record of plan %s%s is shown", c.options.Why,
 			ofAction(c.options.WhyAction))
 	}

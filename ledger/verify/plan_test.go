@@ -152,6 +152,11 @@ func TestAReportTellsWhy(t *testing.T) {
 			t.Errorf("%+v is of another plan or action", l)
 		}
 	}
+	asked := verify.Options{Keys: []string{key.key}, Why: "q", WhyAction: "x"}
+	if r := checked(t, data, asked); r.Verdict != verify.CannotTell ||
+		!strings.Contains(told(r), "plan q, action x, is shown") {
+		t.Errorf("an action that is not there: %s %s", r.Verdict, told(r))
+	}
 	if r := checked(t, data, verify.Options{Keys: []string{key.key}, Why: "nobody"}); r.Verdict != verify.CannotTell ||
 		!strings.Contains(told(r), "plan nobody is shown") {
 		t.Errorf("a plan that is not there: %s %s", r.Verdict, told(r))

@@ -26,6 +26,7 @@ func (c *check) tell(entries []ledger.Entry, verdicts []audit.Entry) {
 			c.options.WhyAction != "" && action != "" && action != c.options.WhyAction {
 			continue
 		}
+		c.found = c.found || c.options.WhyAction == "" || action != ""
 		if len(c.told) >= whyMax {
 			c.report.WhyMore++
 			continue

@@ -71,6 +71,7 @@ type Keyring interface {
 		[]json.RawMessage, error)
 	Issue(ctx context.Context, agent, plan string) (seal.Key, error)
 	Give(asked vault.Asked, reply string) (vault.Given, bool)
+	Forget(plan string)
 }
 
 // Signer signs checkpoints: *proof.Signer.

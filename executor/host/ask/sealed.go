@@ -27,6 +27,12 @@ func (d *Desk) reveal(q api.PlanQuery) (shown api.PlanAnswer, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 	defer cancel()
 	plan, _, _ := strings.Cut(seen.Plan, "~")
+	// What was erased stays so where a key is back with an older copy of the store.
+	d.look(func(r *view.Reader) {
+		if _, erased := r.KeyOwner(plan); erased != "" {
+			d.Keys.Forget(plan)
+		}
+	})
 	for i := range seen.Actions {
 		action := &seen.Actions[i]
 		for _, document := range []*json.RawMessage{&action.Input, &action.Output, &action.Before,

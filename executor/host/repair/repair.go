@@ -80,7 +80,9 @@ type Config struct {
 	StoreDir string // data folder of an embedded server; empty: its files are not at hand
 	KV       *store.KV
 	Dropped  func() // called when the state was dropped: no snapshot of it may be used
-	Log      *slog.Logger
+	// Destroy destroys the key of a plan, also again.
+	Destroy func(ctx context.Context, plan string) error
+	Log     *slog.Logger
 }
 
 // Repairer repairs one tenant's ledger from its tiles. It belongs to one goroutine, which owns
@@ -89,6 +91,7 @@ type Repairer struct {
 	Config
 	tenant string
 	tiles  *tiles.Writer
+	erased []string // plans whose keys the tiles say are destroyed
 }
 
 // New makes a repairer with the tenant's tiles.
@@ -132,6 +135,9 @@ func (r *Repairer) repair(ctx context.Context, q api.RepairQuery,
 	if err := r.Plan(ctx, &plan, q.DryRun); err != nil || q.DryRun {
 		return plan, err
 	}
+	if err := r.destroy(ctx); err != nil {
+		return plan, err
+	}
 	if err := r.Write(plan); err != nil {
 		return plan, err
 	}
@@ -150,6 +156,17 @@ func (r *Repairer) repair(ctx context.Context, q api.RepairQuery,
 				"this server stops; the repair goes on by itself when it is up again: %w", err)
 		}
 	}
+}
+
+// destroy destroys the keys of erased plans again: an older copy of the store, put back in the
+// place of a lost one, has them.
+func (r *Repairer) destroy(ctx context.Context) error {
+	for _, plan := range r.erased {
+		if err := r.Destroy(ctx, plan); err != nil {
+			return fmt.Errorf("cannot destroy the key of plan %s, which was erased, again: %w", plan, err)
+		}
+	}
+	return nil
 }
 
 // Write puts a plan beside the tiles. From then on it is carried out, by Resume.
@@ -194,13 +211,19 @@ func (r *Repairer) lead(ctx context.Context) (release func(), err error) {
 
 // Plan finds out what can be kept, and saves it; a dry run writes nothing.
 func (r *Repairer) Plan(ctx context.Context, plan *Plan, dry bool) error {
+	holder := ledger.Source{Tenant: r.tenant, Class: ledger.ClassExecutor}.Subject()
 	terms := ledger.Source{Tenant: r.tenant, Class: ledger.ClassExecutor, Term: true}.Subject()
 	for leaf, err := range r.tiles.Records(0) {
 		if err != nil {
 			return fmt.Errorf("%w; without its tiles a ledger cannot be repaired", err)
 		}
-		if record := new(pb.Record); leaf.Subject == terms && record.UnmarshalVT(leaf.Body) == nil {
+		record := new(pb.Record)
+		switch {
+		case leaf.Subject != terms && leaf.Subject != holder || record.UnmarshalVT(leaf.Body) != nil:
+		case leaf.Subject == terms:
 			plan.Term = max(plan.Term, record.Term)
+		case record.GetPlanErased().GetDestroyed():
+			r.erased = append(r.erased, record.Plan)
 		}
 	}
 	old, err := jetstream.Inspect(ctx, r.Ledger.Conn, r.tenant)
