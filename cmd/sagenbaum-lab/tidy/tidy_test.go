@@ -91,7 +91,7 @@ var layers = map[string][]string{
 	"executor/host/page": {"proto/api", "ledger", "executor", "executor/actuators", "executor/turn",
 		"executor/host/pause", "executor/host/webclient"},
 	"executor/host/pause": {},
-	"executor/host/proof": {"proto/sagenbaum/v1", "proto/api", "executor/host/vault", "ledger", "executor/rowspb",
+	"executor/host/proof": {"proto/sagenbaum/v1", "proto/api", "executor/host/vault", "ledger", "ledger/access", "executor/rowspb",
 		"executor/host/store", "executor/host/tiles", "executor/host/webclient"},
 	"executor/host/repair": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/jetstream", "executor", "executor/turn",
 		"executor/host/pause", "executor/host/store", "executor/host/tiles"},

@@ -87,6 +87,7 @@ func (l List[T]) New(s *Settings) *cobra.Command {
 			if err != nil {
 				return l.failed(err)
 			}
+			l.Empty = l.empty(s.Tenant, after, only.expression)
 			return l.print(s, cmd, entries, next)
 		}
 		if l.Offline {
@@ -95,6 +96,19 @@ func (l List[T]) New(s *Settings) *cobra.Command {
 		return s.With(work)
 	}
 	return cmd
+}
+
+// empty says that nothing is listed: of all, or of what was asked for.
+func (l List[T]) empty(tenant, after, filter string) string {
+	switch {
+	case after != "" && filter != "":
+		return "nothing after " + Printable(after) + " passes --filter"
+	case after != "":
+		return "nothing is listed after " + Printable(after)
+	case filter != "":
+		return "nothing passes --filter"
+	}
+	return strings.ReplaceAll(l.Empty, "TENANT", tenant)
 }
 
 func (l List[T]) failed(err error) error {
@@ -115,7 +129,7 @@ func (l List[T]) print(s *Settings, cmd *cobra.Command, entries []T, next string
 
 func (l List[T]) write(s *Settings, cmd *cobra.Command, entries []T, next string) {
 	if len(entries) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), strings.ReplaceAll(l.Empty, "TENANT", s.Tenant))
+		fmt.Fprintln(cmd.ErrOrStderr(), l.Empty)
 		return
 	}
 	if l.Write != nil {

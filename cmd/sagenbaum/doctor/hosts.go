@@ -77,8 +77,8 @@ func examineCheckpoints(v api.Status, hosts []api.Host,
 			c.Problem))
 	case c.Problem != "":
 		findings = append(findings,
-			warn("checkpoint", "make room for it, or make that folder writable: it is tried again "+
-				"by itself, and nothing waits for it", "nothing is signed: %s", c.Problem))
+			warn("checkpoint", "make room for it, or give that file or folder the right mode: it is "+
+				"tried again by itself, and nothing waits for it", "nothing is signed: %s", c.Problem))
 	case c.Size == 0:
 		findings = append(findings, ok("checkpoint", "none signed yet, of %d records", v.Records))
 	default:

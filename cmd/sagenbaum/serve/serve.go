@@ -22,12 +22,10 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
-	"github.com/sagenbaum/sagenbaum/executor/host/page"
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
-	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/process"
@@ -226,6 +224,9 @@ func (v *serving) workFlags(cmd *cobra.Command) {
 const memoryDefault = 256 << 20
 
 func (v *serving) check() error {
+	if v.data == "" {
+		return cli.Fail(cli.ExitUsage, "--data "+DataDefault, "--data names no folder")
+	}
 	for i, tenant := range v.tenants {
 		if !ledger.ValidToken(tenant) {
 			return cli.Fail(cli.ExitUsage, "--tenant of "+ledger.TokenWanted,
@@ -312,30 +313,6 @@ func (v *serving) checkCascade() error {
 			refused.Problem)
 	}
 	return nil
-}
-
-// hooks reads --webhook. A URL has no name of a hook before its first '='.
-func (v *serving) hooks() (map[string]string, error) {
-	hooks := map[string]string{}
-	for _, given := range v.webhooks {
-		hook, webhook, named := strings.Cut(given, "=")
-		if !named || !ledger.ValidToken(hook) {
-			hook, webhook = api.PageDefault, given
-		}
-		if _, twice := hooks[hook]; twice {
-			return nil, cli.Fail(cli.ExitUsage,
-				"one --webhook for each hook, and one without a hook for all others",
-				"--webhook for %s is given twice", hook)
-		}
-		var refused *ledger.Refused
-		if err := page.CheckWebhook(hook, webhook); errors.As(err, &refused) {
-			return nil, cli.Fail(cli.ExitUsage,
-				"--webhook [HOOK=][slack+|teams+]URL; "+refused.Want,
-				"the --webhook for %s cannot be used: %s", hook, refused.Problem)
-		}
-		hooks[hook] = webhook
-	}
-	return hooks, nil
 }
 
 // flagsOfServer are the flags of the fields of the embedded server's

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/page"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 )
@@ -109,4 +110,28 @@ func makeSecrets(path string, hooks map[string]string) error {
 		return cli.Fail(cli.ExitFailed, "--data DIR", "cannot make the webhooks' secrets: %v", err)
 	}
 	return nil
+}
+
+// hooks reads --webhook. A URL has no name of a hook before its first '='.
+func (v *serving) hooks() (map[string]string, error) {
+	hooks := map[string]string{}
+	for _, given := range v.webhooks {
+		hook, webhook, named := strings.Cut(given, "=")
+		if !named || !ledger.ValidToken(hook) {
+			hook, webhook = api.PageDefault, given
+		}
+		if _, twice := hooks[hook]; twice {
+			return nil, cli.Fail(cli.ExitUsage,
+				"one --webhook for each hook, and one without a hook for all others",
+				"--webhook for %s is given twice", hook)
+		}
+		var refused *ledger.Refused
+		if err := page.CheckWebhook(hook, webhook); errors.As(err, &refused) {
+			return nil, cli.Fail(cli.ExitUsage,
+				"--webhook [HOOK=][slack+|teams+]URL; "+refused.Want,
+				"the --webhook for %s cannot be used: %s", hook, refused.Problem)
+		}
+		hooks[hook] = webhook
+	}
+	return hooks, nil
 }

@@ -55,7 +55,7 @@ func (j signJob) sign() (r signed, err error) {
 	}
 	signer, err := key.Signer()
 	if err != nil {
-		r.noKey = true
+		r.noKey = !errors.As(err, new(*ledger.Refused)) // it is here, and others may read it
 		return r, err
 	}
 	r.key, r.tree = key.Verifier, j.tree

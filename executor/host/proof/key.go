@@ -15,6 +15,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 )
 
 // A tenant's keys lie in a folder of their own, KEYS/TENANT: HASH.key has the key that
@@ -161,7 +162,8 @@ func Keys(root, tenant string) ([]Key, error) {
 
 // Signer opens the key that signs.
 func (k Key) Signer() (note.Signer, error) {
-	text, err := os.ReadFile(strings.TrimSuffix(k.Path, verifierSuffix) + signerSuffix)
+	text, err := access.ReadOwn("the signing key",
+		strings.TrimSuffix(k.Path, verifierSuffix)+signerSuffix)
 	if err != nil {
 		return nil, err
 	}

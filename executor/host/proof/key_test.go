@@ -2,7 +2,9 @@ package proof
 
 import (
 	"crypto/rand"
+	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -25,11 +27,21 @@ func TestKeysAreListedAndABadOneIsNamed(t *testing.T) {
 	if _, err := one.Signer(); err != nil {
 		t.Fatal(err)
 	}
+	secret := strings.TrimSuffix(one.Path, verifierSuffix) + signerSuffix
+	if runtime.GOOS != "windows" {
+		if err := os.Chmod(secret, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := one.Signer(); err == nil || !strings.Contains(err.Error(), "others may read "+secret) {
+			t.Fatalf("a key that others may read: %v", err)
+		}
+	}
 	foreign, _, err := note.GenerateKey(rand.Reader, "sagenbaum/t")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(strings.TrimSuffix(one.Path, verifierSuffix)+signerSuffix, []byte(foreign), 0o600); err != nil {
+	if err := errors.Join(os.Chmod(secret, 0o600),
+		os.WriteFile(secret, []byte(foreign), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := one.Signer(); err == nil || strings.Contains(err.Error(), foreign) {

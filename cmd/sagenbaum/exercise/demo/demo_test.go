@@ -72,6 +72,11 @@ func readLists(t *testing.T, s *cmdtest.Served) {
 		t.Errorf("no open plans must be an empty list, not %v", empty.Plans)
 	}
 	s.Ask(t, demo.Tenant, "quarantine", "ls").Wants(t, "quarantine ls", cli.ExitGood, "nothing is quarantined")
+	s.Ask(t, demo.Tenant, "quarantine", "ls", "--after", "zz").Wants(t, "those after one", cli.ExitGood,
+		"nothing is listed after zz")
+	s.Ask(t, demo.Tenant, "host", "ls", "--filter", "host.mode == 'x'").Wants(t, "those that pass", cli.ExitGood,
+		"nothing passes --filter")
+	s.Ask(t, demo.Tenant, "serve", "--data", "").Wants(t, "no folder", cli.ExitUsage, "--data names no folder")
 	status := s.Ask(t, demo.Tenant, "status", "-o", "json")
 	status.Wants(t, "status", cli.ExitGood)
 	if v := cmdtest.Decoded[api.Status](t, status); v.Held != 0 || v.Ended != 4 || v.Mode != api.ModeHolding {
