@@ -15,6 +15,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
@@ -155,6 +156,39 @@ func TestKeyRewrapChangesTheMasterKeyAndNothingElse(t *testing.T) {
 	s := cmdtest.ServeFor(t, dir, "--master-key", good)
 	says(t, s.Ask(t, "default", "plan", "show", "p1", "--reveal"), cardNumber)
 	s.End(t).Wants(t, "serve", cli.ExitGood)
+}
+
+// TestKeyRewrapIsRefusedWhileAHostRuns, with its own server or at another's: it would go on with a
+// master key that no file has any more. Nothing is changed.
+func TestKeyRewrapIsRefusedWhileAHostRuns(t *testing.T) {
+	t.Parallel()
+	own, other := cmdtest.DataDir(t), cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, own)
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	outside := cmdtest.ServeFor(t, other, "--nats", server.URL(), "--accept-lossy-broker", "--master-key",
+		secretFile(t, filepath.Join(other+".keys", "master.key"), someMaster))
+	for _, dir := range []string{own, other} {
+		file := filepath.Join(dir+".keys", "master.key")
+		before, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmdtest.Run(t, "key", "rewrap", "--data", dir).Wants(t, "while a host runs", cli.ExitConflict,
+			"a host runs on --data "+dir, "next: stop the host")
+		if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, before) {
+			t.Errorf("the master key was changed: %v", err)
+		}
+		if left, err := filepath.Glob(filepath.Join(dir+".keys", "*.next")); err != nil || len(left) != 0 {
+			t.Errorf("left are %q, %v", left, err)
+		}
+	}
+	outside.End(t).Wants(t, "serve", cli.ExitGood)
+	s.End(t).Wants(t, "serve", cli.ExitGood)
+	says(t, cmdtest.Run(t, "key", "rewrap", "--data", own), "0 keys")
 }
 
 // TestAKeyRewrapThatIsKilledLeavesAFolderThatServes, at every operation on a file: with the

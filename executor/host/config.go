@@ -57,6 +57,9 @@ type Config struct {
 	// may hold these tenants, and on no server. None: sensitive fields are not sealed,
 	// and actions that have some are refused.
 	MasterKey []byte
+	// MasterKeyFile is where MasterKey was read, so that no key of a tenant is made while it has
+	// another one; empty: from no file.
+	MasterKeyFile string
 	// TenantKeysDir is the folder of the keys of tenants, wrapped under MasterKey, with which
 	// it is required. It must not lie in Dir, nor in the data of a server: whoever copies
 	// these must not copy what opens them.

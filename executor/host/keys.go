@@ -20,6 +20,7 @@ func openTenantKeys(cfg Config) (*vault.Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	folder.MasterFile = cfg.MasterKeyFile
 	return folder, folder.Check(cfg.MasterKey)
 }
 

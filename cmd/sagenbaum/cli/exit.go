@@ -22,7 +22,7 @@ const (
 	ExitFailed     = 2  // it could not be done
 	ExitUsage      = 64 // the command line is wrong
 	ExitNoServer   = 69 // no NATS server, or no executor for the tenant
-	ExitConflict   = 75 // the log decided otherwise: someone was faster
+	ExitConflict   = 75 // the log decided otherwise: someone was faster, or a host runs
 	ExitNotAllowed = 77
 )
 

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sagenbaum/sagenbaum/executor/host/inprocess"
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/masterkey"
@@ -41,7 +44,8 @@ func newKeyRewrap(s *cli.Settings) *cobra.Command {
 		Long: `Wrap the keys of tenants in this machine's folder of them under a new master key. The
 keys of tenants and of plans stay the same, and nothing that is sealed is written again.
 
-Stop the host first; start it with the new key afterwards. Without flags the master key is
+Stop the host first: the command is refused while one runs on --data. Start it with the new key
+afterwards. Without flags the master key is
 TENANT-KEYS/master.key, and a new one takes its place. A process that is killed leaves a
 folder that the old or the new key opens whole: run the command again. On a cluster do the
 same at every host. The old key opens nothing that this folder has from then on; destroy it,
@@ -84,6 +88,11 @@ func (v *rewrapping) rewrap(ctx context.Context) (answer rewrapped, err error) {
 	if err != nil {
 		return answer, err
 	}
+	release, err := v.alone()
+	if err != nil {
+		return answer, err
+	}
+	defer release()
 	file := filepath.Join(answer.Folder, masterkey.DefaultName)
 	var before, after []byte
 	if v.before.Given() {
@@ -114,6 +123,33 @@ func (v *rewrapping) rewrap(ctx context.Context) (answer rewrapped, err error) {
 	answer.Before, answer.After = vault.MasterKeyID(before), vault.MasterKeyID(after)
 	answer.Keys, err = folder.Rewrap(before, after, switched)
 	return answer, err
+}
+
+// alone keeps hosts off the data until release: one that runs would go on with the old master key.
+func (v *rewrapping) alone() (release func(), err error) {
+	var releases []func()
+	release = func() {
+		for _, end := range releases {
+			end()
+		}
+	}
+	for _, dir := range [...]string{v.data, inprocess.ServerDir(v.data)} { // of serve, of programs
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			continue // no host has it, and none is made here
+		}
+		end, err := embedded.LockFolder(dir)
+		if err == nil {
+			releases = append(releases, end)
+			continue
+		}
+		release()
+		if errors.Is(err, embedded.ErrInUse) {
+			return nil, cli.Fail(cli.ExitConflict, "stop the host, then again",
+				"cannot wrap the keys again: a host runs on --data %s", v.data)
+		}
+		return nil, cli.Failed("wrap the keys again", err)
+	}
+	return release, nil
 }
 
 // nextSuffix is of the file of a master key that is to take the place of another.

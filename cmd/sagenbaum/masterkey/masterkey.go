@@ -58,6 +58,14 @@ func fail(code int, hint, format string, args ...any) error {
 	return cli.Fail(code, hint, format, args...)
 }
 
+// File is the file that the key was read from, and can be read from again; empty: there is none.
+func (s *Source) File() string {
+	if info, err := os.Stat(s.file); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return s.file
+}
+
 const hint = "openssl rand -hex 32 > FILE; chmod 600 FILE; the same on every host of these tenants"
 
 // Read returns the key, from the one place that was named, and takes it out of the

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"path/filepath"
 
 	"github.com/spf13/pflag"
 
@@ -18,7 +19,8 @@ type keeping struct {
 	source     masterkey.Source
 	tenantKeys string // folder of the keys of tenants; empty: DATA.keys
 
-	master []byte // once it was read
+	master     []byte // once it was read
+	masterFile string // from where; empty: from no file
 }
 
 func (k *keeping) flags(f *pflag.FlagSet) {
@@ -42,8 +44,10 @@ func (v *serving) masterKey(ctx context.Context) (master []byte, folder string, 
 	}
 	if v.source.Given() {
 		v.master, err = v.source.Read(ctx, v.data)
+		v.masterFile = v.source.File()
 	} else {
 		v.master, err = masterkey.Default(folder, v.data)
+		v.masterFile = filepath.Join(folder, masterkey.DefaultName)
 	}
 	return v.master, folder, err
 }

@@ -373,14 +373,13 @@ func serve(ctx context.Context, cmd *cobra.Command, s *cli.Settings, v *serving)
 		level = slog.LevelDebug
 	}
 	log := newLog(cmd.ErrOrStderr(), v.logs, level)
-	if v.external == "" { // before anything is made there: keys, and the credentials of its user
-		release, err := embedded.LockFolder(v.data)
-		if errors.Is(err, embedded.ErrInUse) {
-			return v.explainStart(err)
-		}
-		if err == nil { // else what follows says what is wrong with the folder
-			defer release()
-		}
+	// before anything is made there: keys, and the credentials of its user
+	release, err := embedded.LockFolder(v.data)
+	if errors.Is(err, embedded.ErrInUse) {
+		return v.explainStart(err)
+	}
+	if err == nil { // else what follows says what is wrong with the folder
+		defer release()
 	}
 	if _, _, err := v.masterKey(ctx); err != nil { // before anything is started
 		return err
@@ -617,7 +616,8 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		SignAfter: v.sign,
 		GiveUp:    setup.giveUp, Webhooks: hooks, WebhookKeys: keys, StuckAfter: v.stuck,
 		EscalateAfter: v.escalate, Cascade: v.cascade, MemoryBytes: v.maxMemory,
-		BlobBytes: v.maxBlobs, MasterKey: master, TenantKeysDir: tenantKeys, Clock: v.clock,
+		BlobBytes: v.maxBlobs, MasterKey: master, MasterKeyFile: v.masterFile,
+		TenantKeysDir: tenantKeys, Clock: v.clock,
 		Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
 	})
 	if err != nil {

@@ -136,9 +136,12 @@ func blobProblem(err error) error {
 	var gone *blob.Gone
 	var known *api.Problem
 	var refused *ledger.Refused
+	told := vault.Told(err)
 	switch {
 	case err == nil:
 		return nil
+	case told != err:
+		return alone{&api.Problem{Text: told.Error(), Again: vault.MayPass(err)}}
 	case errors.As(err, &known):
 		return alone{known}
 	case errors.As(err, &gone):

@@ -77,7 +77,7 @@ func (d *Desk) key(agent string, q api.KeyQuery) (answer api.KeyAnswer, err erro
 		return api.KeyAnswer{Erased: "its key was destroyed"}, nil
 	case err != nil:
 		d.Log.Warn("no key for an agent", "plan", q.Plan, "agent", agent, "error", err)
-		problem := api.ProblemOf(err)
+		problem := api.ProblemOf(vault.Told(err))
 		problem.Again = vault.MayPass(err)
 		return answer, problem
 	}

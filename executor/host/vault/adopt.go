@@ -63,6 +63,10 @@ func (k *Keyring) opened(ctx context.Context) (KeyStore, TenantKey, error) {
 		return store, *orNone(own), err
 	}
 	key, err := k.adopt(ctx, store)
+	if err != nil {
+		k.Log.Warn("the key of the tenant cannot be used", "error", err)
+		err = withheld{err}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err == nil && k.erased {
@@ -72,6 +76,20 @@ func (k *Keyring) opened(ctx context.Context) (KeyStore, TenantKey, error) {
 		k.own = &key
 	}
 	return store, key, err
+}
+
+// withheld is why a host does not have the key of a tenant. It may name paths of the host, and
+// other tenants.
+type withheld struct{ error }
+
+func (w withheld) Unwrap() error { return w.error }
+
+// Told is an error of a Keyring as agents are told it.
+func Told(err error) error {
+	if errors.As(err, new(withheld)) {
+		return errors.New("this host cannot use the key of the tenant now; its log says why")
+	}
+	return err
 }
 
 func orNone(key *TenantKey) *TenantKey {

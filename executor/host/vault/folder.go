@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,8 +17,16 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 )
 
-// ErrNoTenantKey: a folder has no key of the tenant.
-var ErrNoTenantKey = errors.New("there is no key of this tenant")
+// Errors of a Folder.
+var (
+	// ErrNoTenantKey: a folder has no key of the tenant.
+	ErrNoTenantKey = errors.New("there is no key of this tenant")
+
+	// errOtherMaster: the folder is under another master key than this process has. It passes
+	// when the host is started again.
+	errOtherMaster = errors.New("no key is wrapped under the master key that this host has in " +
+		"memory: start the host again")
+)
 
 // Folder keeps the keys of tenants, each wrapped under the master key in a file of its own,
 // DIR/tenants/TENANT.key. It lies outside the data of the server, so that a copy of these data
@@ -27,6 +36,9 @@ var ErrNoTenantKey = errors.New("there is no key of this tenant")
 type Folder struct {
 	dir  string
 	disk disk
+
+	// MasterFile is where the master key of this process was read; empty: from no file.
+	MasterFile string
 }
 
 const (
@@ -207,11 +219,16 @@ func (t tenantFile) masters() string {
 }
 
 // put writes the key of a tenant under a master key. The other keys of the folder must be
-// under the same: a host that was not told of a rewrap would bring back the old one.
+// under the same, which must be on disk still: a host that was not told of a rewrap would bring
+// back the old one, or wrap under a key that no file has any more. The error is errOtherMaster
+// then, or the file system's.
 func (f *Folder) put(tenant string, key TenantKey, master []byte, proposed bool) error {
 	return f.locked(func() error {
-		if err := f.check(master); err != nil {
+		if err := f.onDisk(master); err != nil {
 			return err
+		}
+		if err := f.check(master); err != nil {
+			return fmt.Errorf("%w: %v", errOtherMaster, err)
 		}
 		file := tenantFile{Tenant: tenant, ID: key.ID, Proposed: proposed}
 		box, err := wrap(master, key.key, boundTenant(tenant, key.ID))
@@ -221,6 +238,26 @@ func (f *Folder) put(tenant string, key TenantKey, master []byte, proposed bool)
 		file.Wrapped = []wrapping{{MasterKeyID(master), box}}
 		return f.write(file)
 	})
+}
+
+// onDisk reports whether a master key is the one that its file has now.
+func (f *Folder) onDisk(master []byte) error {
+	if f.MasterFile == "" {
+		return nil
+	}
+	text, err := access.ReadOwn("the master key", f.MasterFile)
+	if err != nil {
+		return fmt.Errorf("%w: %v", errOtherMaster, err)
+	}
+	key, err := ParseMasterKey(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %s is no master key", errOtherMaster, f.MasterFile)
+	case !bytes.Equal(key, master):
+		return fmt.Errorf("%w: %s has the key %s, and this host %s", errOtherMaster, f.MasterFile,
+			MasterKeyID(key), MasterKeyID(master))
+	}
+	return nil
 }
 
 // Check reports whether a master key opens all keys of the folder. The error is a

@@ -2,12 +2,14 @@ package vault
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
@@ -170,7 +172,9 @@ func TestAFolderRefusesWhatDoesNotBelongThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(f.put("d", key, newMaster, false), "wrapped under another master key")
+	if err := f.put("d", key, newMaster, false); !errors.Is(err, errOtherMaster) || !MayPass(err) {
+		t.Errorf("a key under another master key: %v", err)
+	}
 	_, err = f.Rewrap(newMaster, bytes.Repeat([]byte{3}, MasterKeySize), nil)
 	refused(err, "neither the old nor the new master key opens the key of tenant a")
 	_, err = f.Rewrap(oldMaster, oldMaster, nil)
@@ -188,6 +192,42 @@ func TestAFolderRefusesWhatDoesNotBelongThere(t *testing.T) {
 	}
 	_, err = OpenFolder(f.Dir())
 	refused(err, "others may enter")
+}
+
+// TestNoKeyIsWrappedUnderAMasterKeyThatItsFileDoesNotHave: the file was rewrapped, is gone or is
+// damaged while the process runs. It passes, and what an agent is told names nothing of the host.
+func TestNoKeyIsWrappedUnderAMasterKeyThatItsFileDoesNotHave(t *testing.T) {
+	t.Parallel()
+	s, dir := newStage(t), t.TempDir()
+	k := s.ring(t, oldMaster, dir)
+	k.Folder.MasterFile = filepath.Join(dir, "master.key")
+	for what, text := range map[string]string{"another": hex.EncodeToString(newMaster), "damaged": "01", "gone": ""} {
+		err := os.WriteFile(k.Folder.MasterFile, []byte(text), 0o600)
+		if text == "" {
+			err = os.Remove(k.Folder.MasterFile)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.until = time.Time{}
+		_, err = k.Issue(t.Context(), "agent", "p")
+		if !errors.Is(err, errOtherMaster) || !MayPass(err) || Gone(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if told := Told(err).Error(); strings.Contains(told, dir) || !strings.Contains(told, "its log says why") {
+			t.Errorf("%s: an agent is told %q", what, told)
+		}
+		if names, err := k.Folder.Tenants(); err != nil || len(names) != 0 {
+			t.Fatalf("%s: there are keys of %q, %v", what, names, err)
+		}
+	}
+	if err := os.WriteFile(k.Folder.MasterFile, []byte(hex.EncodeToString(oldMaster)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k.until = time.Time{}
+	if _, err := k.Issue(t.Context(), "agent", "p"); err != nil {
+		t.Errorf("it has its own again: %v", err)
+	}
 }
 
 // TestMasterKeysAreReadAsFilesAndKeyServicesGiveThem.
