@@ -166,6 +166,54 @@ func TestARepairedLedgerIsRepairedAgain(t *testing.T) {
 	}
 }
 
+// Tiles of another tenant, from a copy that was put back under the wrong name, are no history of
+// this one: nothing is changed, and from its own tiles it is repaired.
+func TestARepairFromTilesOfAnotherTenantIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.tenants = []string{"t", "shop"}
+	_, stop := r.host("h1")
+	r.holds("shop")
+	r.facts("k", 10)
+	r.caughtUp()
+	stop()
+	own := filepath.Join(r.dir, "h1", "tiles", "t")
+	aside := filepath.Join(t.TempDir(), "t")
+	swap := func(from string) {
+		t.Helper()
+		if err := errors.Join(os.RemoveAll(own), os.CopyFS(own, os.DirFS(from))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(aside, os.DirFS(own)); err != nil {
+		t.Fatal(err)
+	}
+	swap(filepath.Join(filepath.Dir(own), "shop"))
+	before := r.inspect()
+	_, stop = r.host("h1")
+	r.halted("G3")
+	for _, dry := range []bool{true, false} {
+		err := r.administer("ledger.repair", api.RepairQuery{Reason: "a test", Actor: "tester", DryRun: dry},
+			&api.RepairAnswer{})
+		if !strings.Contains(says(err), "these tiles are of tenant shop; put those of t back") {
+			t.Errorf("dry run %v: %v", dry, err)
+		}
+	}
+	if after := r.inspect(); after != before {
+		t.Errorf("the stream was %+v and is %+v", before, after)
+	}
+	for _, made := range []string{repair.PlanName, "repairs"} {
+		if _, err := os.Stat(filepath.Join(own, made)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s was made: %v", made, err)
+		}
+	}
+	stop()
+	swap(aside)
+	r.host("h1")
+	r.caughtUp()
+	r.wantFacts("k", 10)
+}
+
 // actorOf is what a halted host would repair with.
 func (r *rig) actorOf(name string) *actor {
 	r.t.Helper()

@@ -26,7 +26,8 @@ func HaltedNext(halt *api.Halt) string {
 		return "this is not the ledger that was folded before: if the state folder is the one " +
 			"that came from elsewhere, sagenbaum rebuild; else " + KeepLedger
 	case "G3", "G4":
-		return "the stream is not what its copy in tiles says: " + KeepLedger
+		return "the stream is not what its copy in tiles says: if these came from elsewhere, or are " +
+			"another tenant's, put the right ones back; else " + KeepLedger
 	case "core":
 		return "the ledger is whole, and this version cannot go on from it: keep its data folder " +
 			"as it is, report the problem, and run a later version on the same folder " +

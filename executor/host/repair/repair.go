@@ -217,6 +217,10 @@ func (r *Repairer) Plan(ctx context.Context, plan *Plan, dry bool) error {
 		if err != nil {
 			return fmt.Errorf("%w; without its tiles a ledger cannot be repaired", err)
 		}
+		if leaf.Tenant != r.tenant { // a copy that was put back in the wrong place
+			return fmt.Errorf("these tiles are of tenant %s; put those of %s back in %s",
+				ledger.Text(leaf.Tenant), r.tenant, r.tiles.Dir)
+		}
 		record := new(pb.Record)
 		switch {
 		case leaf.Subject != terms && leaf.Subject != holder || record.UnmarshalVT(leaf.Body) != nil:
