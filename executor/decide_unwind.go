@@ -355,7 +355,7 @@ func notOf(p *plan, a *action, reached bool) string {
 	case staged(a):
 		return "staged: it is delivered, or dropped, as plan " + p.row.DeliveredAs
 	case !reached:
-		return "not asked to be undone"
+		return ledger.NoteNotAsked
 	}
 	return ""
 }

@@ -31,3 +31,7 @@ func HasEnded(state string) bool {
 func MayUnwind(state string) bool {
 	return state == StateOpen || state == StateCommitting || state == StateCommitted
 }
+
+// NoteNotAsked is the note of an action of a committed plan that stays as it is in what undoes a
+// part of that plan.
+const NoteNotAsked = "not asked to be undone"

@@ -130,3 +130,46 @@ func TestUndoRefusesWhatIsNotClear(t *testing.T) {
 		t.Error("undo alone shows no help")
 	}
 }
+
+// TestAnUndoThatCannotBeFails: what is quarantined, has closed windows, or was undone in part, ends
+// the command as it ends plan unwind; what is undone already is no failure.
+func TestAnUndoThatCannotBeFails(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	const why = " --reason x --yes"
+	whole := s.trip(t, coordinator.PlanSpec{ID: "whole"}, "card.charge", "room.book")
+	must(t, whole.Commit(t.Context()))
+	s.run(t, cli.ExitGood, "plan unwind whole --reason x --wait")
+	says(t, s.run(t, cli.ExitGood, "undo --plan whole"+why), "not whole: it is undone as whole~1\n")
+	s.run(t, cli.ExitGood, "undo --last 5"+why)
+
+	part := s.trip(t, coordinator.PlanSpec{ID: "part"}, "card.charge", "room.book")
+	must(t, part.Commit(t.Context()))
+	says(t, s.run(t, cli.ExitGood, "plan preview part --action 2"),
+		"what this leaves cannot be undone afterwards")
+	s.run(t, cli.ExitGood, "plan unwind part --action 2 --reason x --wait")
+	r := s.run(t, cli.ExitConflict, "undo --plan part"+why, "nothing of part is undone now",
+		"next: sagenbaum plan tree part~1")
+	says(t, r, "not part: a part of it is undone as part~1, the rest is not and cannot be any more")
+	s.run(t, cli.ExitLook, "undo --last 5"+why)
+	s.run(t, cli.ExitLook, "undo --agent traveller --dry-run")
+	s.run(t, cli.ExitGood, "undo --agent another --dry-run")
+
+	s.trip(t, coordinator.PlanSpec{ID: "stuck"}, "mail.send")
+	s.run(t, cli.ExitLook, "plan unwind stuck --reason x --wait")
+	says(t, s.run(t, cli.ExitConflict, "undo --plan stuck"+why, "next: sagenbaum doctor --plan stuck"),
+		"not stuck: it is quarantined")
+	mailed := s.trip(t, coordinator.PlanSpec{ID: "mailed"}, "mail.send")
+	must(t, mailed.Commit(t.Context()))
+	s.run(t, cli.ExitLook, "plan unwind mailed --reason x --wait")
+	r = s.run(t, cli.ExitConflict, "undo --plan mailed"+why, "next: sagenbaum doctor --plan mailed~1")
+	says(t, r, "not mailed: it is undone as mailed~1; mailed~1 is quarantined")
+	a := cmdtest.Decoded[undocmd.Answer](t, s.run(t, cli.ExitConflict, "undo --plan mailed -o json"+why))
+	if len(a.Past) != 1 || a.Past[0].Undone || a.Past[0].Next == "" {
+		t.Errorf("in JSON it is %+v", a.Past)
+	}
+
+	s.trip(t, coordinator.PlanSpec{ID: "last"}, "room.book")
+	s.run(t, cli.ExitGood, "undo --last 5"+why) // one is undone, and ends compensated
+}

@@ -118,6 +118,9 @@ func TestUnwindOfACommittedPlanBehindItsWindows(t *testing.T) {
 		t.Errorf("in JSON it is %+v", refused)
 	}
 	says(t, s.run(t, cli.ExitLook, "plan preview p1"), "would be refused", "  action 1 of plan p1 (seat.take) at ")
+	says(t, s.run(t, cli.ExitConflict, "undo --plan p1 --reason x --yes", "next: sagenbaum plan preview p1"),
+		"not p1: undo windows have closed")
+	s.run(t, cli.ExitLook, "undo --last 3 --agent rider --reason x --yes")
 	if plan := s.plan(t, "p1"); plan.State != ledger.StateCommitted || plan.UndoneAs != "" {
 		t.Errorf("the plan is %s, undone as %q", plan.State, plan.UndoneAs)
 	}

@@ -120,6 +120,9 @@ func WritePreview(w io.Writer, p cli.Pen, v api.Preview, now time.Time) {
 		}
 		fmt.Fprintln(w, what+cli.Clip(strings.Join(v.Deliveries, ", "), 200))
 	}
+	if v.State == ledger.StateCommitted && to != "" {
+		fmt.Fprintln(w, "a committed plan is undone once: what this leaves cannot be undone afterwards")
+	}
 	fmt.Fprintln(w, Would(p, v))
 }
 

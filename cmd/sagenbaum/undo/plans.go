@@ -2,6 +2,7 @@ package undo
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,13 +140,6 @@ type Answer struct {
 	Past []Past `json:"past,omitempty"`
 }
 
-// Past is a plan of which nothing can be undone now.
-type Past struct {
-	Plan  string `json:"plan"`
-	State string `json:"state"`
-	Why   string `json:"why"`
-}
-
 // choose finds the plans, the one that was opened last first.
 func (q *request) choose(ctx context.Context, c *cli.Client) (answer Answer, err error) {
 	answer.Plans = []Chosen{}
@@ -183,35 +177,6 @@ func (q *request) choose(ctx context.Context, c *cli.Client) (answer Answer, err
 	}
 }
 
-// consider takes a plan, where something of it can be undone. Child plans are undone with their
-// parents, and a plan that undoes another one is not undone.
-func (answer *Answer) consider(ctx context.Context, c *cli.Client, p api.Plan, named bool) error {
-	past := func(why string) error {
-		answer.Past = append(answer.Past, Past{Plan: p.Plan, State: p.State, Why: why})
-		return nil
-	}
-	switch {
-	case p.UndoneAs != "":
-		return past("it is undone as " + p.UndoneAs)
-	case !ledger.MayUnwind(p.State):
-		return past("it is " + p.State)
-	case !named && (p.Parent != "" || p.Origin != ""):
-		return nil
-	}
-	v, err := cli.Ask(ctx, c, api.PlanPreview, api.PreviewQuery{Plan: p.Plan})
-	switch {
-	case err != nil:
-		return err
-	case v.Preview.Refused != "":
-		return past(v.Preview.Refused)
-	case !touches(v.Preview) && !named:
-		return past("nothing of it is to be undone")
-	}
-	answer.Plans = append(answer.Plans, Chosen{Plan: p.Plan, Agent: p.Agent, Label: p.Label,
-		State: p.State, OpenedNs: p.OpenedNs, Preview: v.Preview})
-	return nil
-}
-
 // touches reports whether an unwind would do anything for an effect, or drop one that is staged.
 func touches(v api.Preview) bool {
 	return v.Omitted > 0 || len(v.Deliveries) > 0 ||
@@ -233,7 +198,7 @@ func (q *request) run(cmd *cobra.Command, s *cli.Settings) error {
 			sayUnserved(cmd.Context(), cmd.OutOrStdout(), c, answer.Plans)
 		}
 		if q.dryRun || len(answer.Plans) == 0 {
-			return s.Print(cmd, answer, func() {})
+			return cmp.Or(s.Print(cmd, answer, func() {}), q.judge(answer))
 		}
 		if !q.yes {
 			if err := q.ask(cmd, len(answer.Plans)); err != nil {

@@ -28,7 +28,10 @@ are undone with their parents. 'plan preview' shows each step, 'plan unwind' und
 part of a plan.
 
 Exit code 1 when one of them did not end compensated within --wait-timeout; undoing
-goes on whether or not anyone waits for it.`,
+goes on whether or not anyone waits for it. It is 1, too, where nothing is undone and
+a plan that matches is quarantined, or cannot be undone any more; with --plan it is 75
+where nothing of that plan can be undone now. A plan that is undone already is no
+failure.`,
 		Example: `  sagenbaum undo --last 1 --dry-run
   sagenbaum undo --since 14:00 --agent coder --reason "wrong project"
   sagenbaum undo --plan 01JD3BX7 --reason "bad release" --yes
