@@ -47,6 +47,19 @@ func TestPagesThatNobodyHasTakenAreSeen(t *testing.T) {
 	}
 }
 
+// A command that cannot be sent says why, and asks for no worker.
+func TestWhyACommandIsNotSentIsShown(t *testing.T) {
+	now := time.Now()
+	waits := api.Waiting{Capability: "file.delete", Plan: "p", Action: "a", SinceNs: now.Add(-time.Minute).UnixNano(),
+		Tries: 2, Problem: "there is no key of this tenant"}
+	var out strings.Builder
+	status.WriteStatus(&out, cli.Pen{}, status.TenantStatus{Status: api.Status{Waiting: []api.Waiting{waits}}}, now)
+	if !strings.Contains(out.String(), "not sent in 2 tries: there is no key of this tenant\nnext         mend ") ||
+		strings.Contains(out.String(), "worker") {
+		t.Errorf("the status is\n%s", out.String())
+	}
+}
+
 // A host that folds a long ledger says how far it is, and how long it will take.
 func TestAFoldThatIsUnderWayIsShown(t *testing.T) {
 	v := api.Status{Tenant: "default", Mode: api.ModeStandby, Folding: &api.Folding{

@@ -249,11 +249,15 @@ func ExamineMode(v api.Status, now time.Time) Finding {
 // workingLong is when a worker that says that it is still at it is worth a look.
 const workingLong = 10 * time.Minute
 
-// ExamineWorkers finds the commands that wait for a worker.
+// ExamineWorkers finds the commands that wait for a worker, or that cannot be sent to one.
 func ExamineWorkers(v api.Status, now time.Time) (findings []Finding) {
 	for _, w := range v.Waiting {
 		since, sent := now.Sub(time.Unix(0, w.SinceNs)), youngAt(w.SinceNs, now)
 		switch {
+		case w.Problem != "" && !w.Working:
+			findings = append(findings, warn("worker", render.NotSentNext,
+				"%s for plan %s action %s waits, not sent in %s: %s", w.Capability, w.Plan, w.Action,
+				render.TriesText(w.Tries), w.Problem).mayPass(sent))
 		case w.Handler != "" && !w.Working:
 			findings = append(findings,
 				warn("handler", "run that agent's function under plan "+w.Plan+" again: its code undoes "+

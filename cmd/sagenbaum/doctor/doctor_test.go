@@ -38,6 +38,21 @@ func TestTheDoctorNamesAListenerThatIsNoWorker(t *testing.T) {
 	}
 }
 
+// TestTheDoctorSaysWhyACommandIsNotSent: no worker that is started would change that.
+func TestTheDoctorSaysWhyACommandIsNotSent(t *testing.T) {
+	t.Parallel()
+	const problem = "what file.delete takes: there is no key of this tenant"
+	for _, handler := range []string{"", "a function of agent a"} {
+		waits := api.Waiting{Capability: "file.delete", Handler: handler, Plan: "p1", Action: "a", Tries: 2,
+			Problem: problem}
+		f := ExamineWorkers(api.Status{Waiting: []api.Waiting{waits}}, time.Now())
+		if len(f) != 1 || f[0].State != "warn" || !strings.HasSuffix(f[0].Text, "not sent in 2 tries: "+problem) ||
+			!strings.Contains(f[0].Next, "docs/guide/keys.md") || strings.Contains(f[0].Next, "worker") {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
 func TestTheDoctorSaysWhatUndoesTheCallsOfAnMCPClient(t *testing.T) {
 	t.Parallel()
 	for capability, next := range map[string]string{"file.delete": "start a worker for file.delete",

@@ -170,3 +170,7 @@ func TriesText(n int) string {
 	}
 	return fmt.Sprintf("%d tries", n)
 }
+
+// NotSentNext is what to do about a command that cannot be sent, beside why.
+const NotSentNext = "mend what is named there, and it is sent by itself within seconds; a key of " +
+	"the tenant that is missing: put its file back, and nothing is lost (docs/guide/keys.md)"

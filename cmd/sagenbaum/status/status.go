@@ -152,6 +152,13 @@ func writeWaiting(line func(name, format string, args ...any), p cli.Pen, v Tena
 				cli.Relative(waiting.SinceNs, now))
 			continue
 		}
+		if waiting.Problem != "" {
+			line("waiting", "%s for plan %s action %s: asked for %s, not sent in %s: %s",
+				p.In("33", waiting.Capability), waiting.Plan, waiting.Action,
+				cli.Relative(waiting.SinceNs, now), render.TriesText(waiting.Tries), waiting.Problem)
+			line("next", "%s", render.NotSentNext)
+			continue
+		}
 		none := waiting.Wanted("no worker")
 		if waiting.Heard {
 			none = "a listener and no worker"

@@ -95,7 +95,7 @@ func NewMetrics(disks ...Disk) *Metrics {
 	m.faulty = gauge("conditions_faulty", "Conditions in error, which nothing makes fire.", "tenant")
 	m.inFlight = gauge("in_flight",
 		"Commands on their way to workers, while this host holds the tenant.", "tenant")
-	m.waiting = gauge("waiting", "Commands of them that no worker has taken.", "tenant")
+	m.waiting = gauge("waiting", "Commands of them that no worker takes, or not sent.", "tenant")
 	m.unpaged = gauge("pages_waiting", "Pages that no one has taken yet.", "tenant")
 	m.oldest = gauge("pages_oldest_timestamp_seconds",
 		"Unix time of the oldest page that no one has taken; 0: none waits.", "tenant")
