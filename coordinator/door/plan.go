@@ -315,9 +315,11 @@ func (d *Door) endOnce(ctx context.Context, who Caller, name, id, verb string,
 		w.superseded(id, h, err)
 		return State{}, err
 	}
-	s, seen := d.stateOf(ctx, who, id, 0)
+	// With what was stored: until that is folded it is not known whether a commit came before it.
+	s, seen := d.stateAt(ctx, who, api.OutcomeQuery{Plan: id, Sequence: h.plan.Stored()})
+	seen = unread(seen)
 	switch {
-	case seen != nil && err == nil && h.state == ledger.StateOpen:
+	case seen != nil && stored:
 		e := explain(seen)
 		e.Stored = StoredAll
 		return State{}, e
@@ -329,8 +331,12 @@ func (d *Door) endOnce(ctx context.Context, who Caller, name, id, verb string,
 		(!called || errors.Is(err, coordinator.ErrUnwinding)):
 		w.superseded(id, h, coordinator.ErrSuperseded) // it is open again
 		return State{}, errUndone
-	case s.State == ledger.StateOpen && verb == "undo" && stored:
-		s.State = ledger.StateUnwinding // stored, and about to begin
+	case verb == "undo" && stored &&
+		(s.State == ledger.StateOpen || s.State == ledger.StateCommitting):
+		if err := d.heeded(ctx, who, w, h); err != nil {
+			return State{}, err
+		}
+		s.State = ledger.StateUnwinding // taken, and about to begin
 	case !ends[verb][s.State]:
 		if err == nil {
 			err = errors.New("the plan is " + s.State)
@@ -429,8 +435,8 @@ func (d *Door) settled(ctx context.Context, who Caller, id string, waits time.Du
 	for {
 		s, err := d.stateAt(context.WithoutCancel(ctx), who, q)
 		switch {
-		case errors.As(err, new(*ledger.Refused)): // it is there: it is not folded yet
-			err = unavailable("the host has not read all that the plan was told", sameAgain, StoredNothing)
+		case errors.As(err, new(*ledger.Refused)):
+			err = unread(err)
 		case err == nil && !s.Settled && (s.Ended || s.whole):
 			return State{}, notOpen("the plan is " + s.State + ", which settles what is in doubt in it")
 		case err != nil || s.Settled:
@@ -441,6 +447,14 @@ func (d *Door) settled(ctx context.Context, who Caller, id string, waits time.Du
 		}
 		pause(ctx, followMin)
 	}
+}
+
+// unread is an error of stateAt about a plan that is there: what it asked for is not folded yet.
+func unread(err error) error {
+	if errors.As(err, new(*ledger.Refused)) {
+		return unavailable("the host has not read all that the plan was told", sameAgain, StoredNothing)
+	}
+	return err
 }
 
 // historyOf is what is recorded of a plan of the caller, up to so many actions at once.
