@@ -547,8 +547,8 @@ func (p *Plan) readable() triggers.Plan {
 
 // finishFailed records what a forward's error means and returns it for Do.
 func (a *action) finishFailed(cause error) error {
-	if errors.Is(cause, ErrLeftOpen) {
-		a.leaveOpen()
+	if errors.Is(cause, ErrLeftOpen) || errors.As(cause, new(*happened)) {
+		a.leaveOpen(cause)
 		return cause
 	}
 	record, message := a.outcome(), ledger.Text(a.scrubbed(cause.Error()))

@@ -146,11 +146,15 @@ func (w *Adopted) WaitUntil(ctx context.Context, until time.Time) (over bool, er
 // known of the action is what would be after a crash.
 var ErrLeftOpen = errors.New("the run has ended")
 
-// leaveOpen ends an action of this process and says nothing to the ledger.
-func (a *action) leaveOpen() {
+// leaveOpen ends an action of this process and says nothing to the ledger, which may know of it.
+func (a *action) leaveOpen(cause error) {
 	p := a.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if done := new(happened); errors.As(cause, &done) {
+		a.past, a.registered = done.as.past, done.as.registered
+		a.pastInput, a.pastBefore = done.as.pastInput, done.as.pastBefore
+	}
 	a.state = actionEnded
 	p.running--
 	a.cancel(nil)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/opening"
@@ -268,6 +269,33 @@ func (p *Plan) adoptPast(ctx context.Context, declared Action) (*action, error) 
 	}
 	return a, nil
 }
+
+// Happened is what a forward returns of an action that happened as another process has told: one
+// that had the plan before, or an operator. nil: nothing like it is recorded up to a sequence. The
+// forward's action ends with that as a *Recorded, and nothing more is recorded of it.
+func Happened(ctx context.Context, p *Plan, call Call, sequence uint64) error {
+	history, err := p.c.historyPage(ctx, api.HistoryQuery{Plan: p.id, Limit: 1,
+		Sequence: max(sequence, p.Stored()), After: uint32(call.Number - 1)})
+	if err != nil {
+		return fmt.Errorf("cannot look up action %q: %w", call.Action, err)
+	}
+	if !slices.ContainsFunc(history.Actions, func(past api.PastAction) bool {
+		return past.Action == call.Action && past.Outcome == api.OutcomeCompleted
+	}) {
+		return nil
+	}
+	now, err := p.c.asRecorded(ctx, p.id, history)
+	if err != nil {
+		return fmt.Errorf("cannot look up action %q: %w", call.Action, err)
+	}
+	return &happened{now.actions[call.Action]}
+}
+
+// happened is an action as it is recorded.
+type happened struct{ as *action }
+
+func (h *happened) Error() string { return h.as.past.Error() }
+func (h *happened) Unwrap() error { return h.as.past }
 
 // Settle records what became of an action that does not run in this process: one of an earlier
 // process under the same writer, or one whose outcome here was doubt. cause is what a forward

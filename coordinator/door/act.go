@@ -138,6 +138,11 @@ func (d *Door) doAct(ctx context.Context, who Caller, q *Act) (Acted, error) {
 	case <-ctx.Done():
 		return Acted{Plan: q.Plan, Action: q.Action, State: StateWaiting, Repeated: repeated}, nil
 	}
+	if repeated {
+		if err := a.learn(ctx, h, d.storedOf(who, q.Plan)); err != nil {
+			return Acted{}, err
+		}
+	}
 	answer, err := a.answer(h)
 	if err == nil && repeated && answer.Outcome == api.OutcomeCompleted {
 		err = d.still(ctx, who, q.Plan, q.Action)
@@ -157,6 +162,52 @@ func (w *writer) stage(ctx context.Context, h *held, declared coordinator.Action
 	call, _ := coordinator.StagedCall(h.plan, declared.ID)
 	return Acted{Plan: h.plan.ID(), Action: declared.ID, State: StateStaged, Number: call.Number,
 		Key: call.Key, Sequence: int(call.Sequence)}, nil
+}
+
+// learn ends an act that has happened as another process has told up to a sequence: one that had
+// the plan before, or an operator.
+func (a *act) learn(ctx context.Context, h *held, sequence uint64) error {
+	if !a.calling() {
+		return nil
+	}
+	done := coordinator.Happened(ctx, h.plan, a.call, sequence)
+	if !errors.As(done, new(*coordinator.Recorded)) {
+		return done
+	}
+	select {
+	case a.told <- told{cause: done}:
+	default: // the agent has told one itself
+	}
+	select {
+	case <-a.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// passOn has an act of the writer that now has a plan end with what an earlier one has told of it.
+// It may fail: plan.act and plan.commit look by themselves.
+func (d *Door) passOn(ctx context.Context, who Caller, q *Outcome, sequence uint64) {
+	if q.Outcome != "completed" {
+		return // of anything else the plan's writer may know better
+	}
+	d.mu.Lock()
+	var writers []*writer
+	for key, w := range d.writers {
+		if key.tenant == who.Tenant {
+			writers = append(writers, w)
+		}
+	}
+	d.mu.Unlock()
+	for _, w := range writers {
+		if h, a := w.acting(q.Plan, q.Action); a != nil {
+			if err := a.learn(ctx, h, sequence); err != nil {
+				d.log.Debug("an outcome is not passed on", "tenant", who.Tenant, "plan", q.Plan, "action",
+					q.Action, "error", err)
+			}
+		}
+	}
 }
 
 // still refuses an action that was undone since it was done, for which only an executor knows.
@@ -313,6 +364,9 @@ func (d *Door) doOutcome(ctx context.Context, who Caller, q *Outcome) (Told, err
 	h.mu.Lock()
 	delete(h.past, q.Action)
 	h.mu.Unlock()
+	if coordinator.Superseded(h.plan) {
+		d.passOn(ctx, who, q, h.plan.Stored())
+	}
 	return answer, nil
 }
 
@@ -346,6 +400,7 @@ func (d *Door) outlived(ctx context.Context, who Caller, q *Outcome, t told, tak
 	if err != nil {
 		return Told{}, err
 	}
+	d.passOn(ctx, who, q, plan.Stored())
 	return answer, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -287,6 +289,19 @@ func (d *Door) endPlan(ctx context.Context, who Caller, name, id, verb string,
 	}
 }
 
+// learn ends the acts that have happened as other processes have told up to a sequence.
+func (h *held) learn(ctx context.Context, sequence uint64) error {
+	h.mu.Lock()
+	acts := slices.Collect(maps.Values(h.acts))
+	h.mu.Unlock()
+	for _, a := range acts {
+		if err := a.learn(ctx, h, sequence); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // errUndone means that nothing was stored to end a plan, since a part of it was being undone.
 var errUndone = errors.New("the plan is being undone, and nothing was stored")
 
@@ -299,7 +314,10 @@ func (d *Door) endOnce(ctx context.Context, who Caller, name, id, verb string,
 	}
 	defer done()
 	called := h.state == ledger.StateOpen || h.state == ledger.StateCommitting
-	if called {
+	if called && verb == "commit" {
+		err = h.learn(ctx, d.storedOf(who, id))
+	}
+	if called && err == nil {
 		err = end(ctx, h.plan)
 	}
 	stored := called && err == nil

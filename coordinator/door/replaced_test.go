@@ -1,6 +1,8 @@
 package door_test
 
 import (
+	"fmt"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -139,4 +141,64 @@ func TestAReplacedWriterOutlivesItsDoor(t *testing.T) {
 		}
 	}
 	l.refused(l.post, "tripper", "plan.commit", `{"plan":"p","writer":"one"}`, 409, "writer")
+}
+
+// beside is another door of the same server, as another host has one.
+func (l *live) beside() *live {
+	l.t.Helper()
+	other := &live{t: l.t, server: l.server, users: l.users, root: l.root}
+	other.web = door.NewWeb(door.WebConfig{Version: "test", Users: l.users})
+	l.t.Cleanup(other.web.Close)
+	other.http = httptest.NewServer(other.web.Handler())
+	l.t.Cleanup(other.http.Close)
+	other.open()
+	l.t.Cleanup(func() { other.stop() })
+	return other
+}
+
+// TestWhatAReplacedWriterHasDoneIsDone for the writer that now has its plan and has asked to act, at the
+// door that is told of it, also where that was started again meanwhile, and at another one: it gets the
+// result and commits, and nothing is recorded twice.
+func TestWhatAReplacedWriterHasDoneIsDone(t *testing.T) {
+	for _, c := range []struct{ name, next string }{{"at once", "plan.act"}, {"at once", "plan.commit"},
+		{"a door that was started again", "plan.act"}, {"another door", "plan.act"}, {"another door", "plan.commit"}} {
+		one := newLive(t)
+		two := one
+		if c.name == "another door" {
+			two = one.beside()
+		}
+		act := func(writer string) string {
+			return `{"plan":"p","action":"a","capability":"hotel.book","input":{"city":"Rome"},"writer":"` + writer + `"}`
+		}
+		one.good(one.post, "tripper", "plan.begin", `{"plan":"p","writer":"one"}`)
+		key := one.good(one.post, "tripper", "plan.act", act("one"))["key"]
+		if c.name == "a door that was started again" {
+			one.crash()
+		}
+		two.good(two.post, "tripper", "plan.resume", `{"plan":"p","writer":"two"}`)
+		for range 2 {
+			got := two.good(two.post, "tripper", "plan.act", act("two"))
+			if got["state"] != "accepted" || got["repeated"] != true || got["key"] != key {
+				t.Fatalf("%s: %v", c.name, got)
+			}
+		}
+		one.good(one.post, "tripper", "plan.outcome", `{"plan":"p","action":"a","outcome":"completed",
+			"output":{"booking":"late"},"external_ref":"L1","writer":"one"}`)
+		if c.next == "plan.act" {
+			got := two.good(two.post, "tripper", "plan.act", act("two"))
+			if got["state"] != "recorded" || got["outcome"] != "completed" || fmt.Sprint(got["output"]) != "map[booking:late]" {
+				t.Errorf("%s: %v", c.name, got)
+			}
+			two.refused(two.post, "tripper", "plan.outcome",
+				`{"plan":"p","action":"a","outcome":"in_doubt","writer":"two"}`, 409, "outcome")
+			two.good(two.post, "tripper", "plan.outcome", `{"plan":"p","action":"a","outcome":"completed",
+				"output":{"booking":"late"},"external_ref":"L1","writer":"two"}`)
+		}
+		if got := two.good(two.post, "tripper", "plan.commit", `{"plan":"p","writer":"two"}`); got["state"] != "committed" {
+			t.Errorf("%s: %v", c.name, got)
+		}
+		if n := one.records()["forward_completed"]; n != 1 {
+			t.Errorf("%s: told %d times", c.name, n)
+		}
+	}
 }

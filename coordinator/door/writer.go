@@ -112,6 +112,22 @@ func (h *held) calls() bool {
 	return false
 }
 
+// acting is an act of a plan that is being called; nil: none is.
+func (w *writer) acting(plan, action string) (*held, *act) {
+	w.mu.Lock()
+	h := w.plans[plan]
+	w.mu.Unlock()
+	if h == nil {
+		return nil, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.acts[action]; a != nil && a.calling() {
+		return h, a
+	}
+	return nil, nil
+}
+
 // take is held for a plan that there is: it is recalled from the ledger where this process does
 // not know it. done gives it back.
 func (w *writer) take(ctx context.Context, id string) (h *held, done func(), err error) {
