@@ -388,8 +388,12 @@ func (a *action) contradicts(record *pb.Record, done completion) (said bool, err
 	known, now := a.known(), outcomeName(record)
 	known.Undone = false // it is not asked what is there now
 	switch {
-	case known.Outcome == api.OutcomeCompleted && now == known.Outcome && a.sameOutput(record, done),
-		known.Outcome == now && now != api.OutcomeCompleted:
+	case known.Outcome == now && now == api.OutcomeCompleted:
+		if known.Differs = a.completedWith(record, done); known.Differs == "" {
+			return true, nil
+		}
+		return false, &known
+	case known.Outcome == now:
 		return true, nil
 	case known.Outcome == api.OutcomeCompleted,
 		known.Outcome == api.OutcomeFailed && now == api.OutcomeInDoubt && (!a.again || a.said != nil):
@@ -414,14 +418,20 @@ func (a *action) known() Recorded {
 	return known
 }
 
-func (a *action) sameOutput(record *pb.Record, done completion) bool {
+// completedWith names what a completion states otherwise than the one that is recorded; empty:
+// nothing. Called with mu held.
+func (a *action) completedWith(record *pb.Record, done completion) (other string) {
 	if a.externalRef() != record.GetForwardCompleted().ExternalRef {
-		return false
+		return "external_ref"
 	}
+	same := bytes.Equal(a.said.GetPayload().GetOutput(), record.GetPayload().GetOutput())
 	if a.past != nil {
-		return bytes.Equal(a.past.Output, done.output) || record.GetForwardCompleted().OutputIncomplete
+		same = bytes.Equal(a.past.Output, done.output) || record.GetForwardCompleted().OutputIncomplete
 	}
-	return bytes.Equal(a.said.GetPayload().GetOutput(), record.GetPayload().GetOutput())
+	if !same {
+		return "output"
+	}
+	return ""
 }
 
 // note keeps what was recorded. Called with mu held.

@@ -1,9 +1,9 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -28,6 +28,8 @@ type Recorded struct {
 	Staged        bool   // it is made once the plan has been committed, and by no process of the agent
 	// in a part of the plan after which it went on: what the action did is not there any more
 	Undone bool
+	// of one that completed, what it is told to have completed with otherwise: output or external_ref
+	Differs string
 }
 
 // Error reads "action a: not_taken: no room (as recorded)".
@@ -38,7 +40,16 @@ func (r *Recorded) Error() string {
 	if r.Outcome == api.OutcomeUnknown {
 		return "action " + r.Action + ": its process ended, and nothing says whether it happened"
 	}
-	return fmt.Sprintf("action %s: %s: %s (as recorded)", r.Action, r.Code, r.Message)
+	text := "action " + r.Action
+	for _, said := range []string{cmp.Or(r.Code, r.Outcome), r.Message} {
+		if said != "" {
+			text += ": " + said
+		}
+	}
+	if r.Differs != "" {
+		text += " with another " + r.Differs
+	}
+	return text + " (as recorded)"
 }
 
 // Is reports whether the error that was recorded was target.

@@ -62,15 +62,11 @@ func (a *action) stated(d *draft) string {
 // Called with mu held.
 func (a *action) reports(d *draft) string {
 	done := a.completed(*d.happened)
-	switch {
-	case a.externalRef() != done.record.GetForwardCompleted().ExternalRef:
-		return "external_ref"
-	case !a.sameOutput(done.record, done):
-		return "output"
-	case a.registered.EffectCrossed && !a.sameBefore(d):
+	other := a.completedWith(done.record, done)
+	if other == "" && a.registered.EffectCrossed && !a.sameBefore(d) {
 		return "before"
 	}
-	return ""
+	return other
 }
 
 // externalRef is what is recorded of an action that is completed. Called with mu held.

@@ -119,6 +119,20 @@ func undone(r *coordinator.Recorded) *Error {
 	return e
 }
 
+// otherwise says what is recorded of an action, in place of what a request says of it.
+func otherwise(r *coordinator.Recorded) *Error {
+	if r.Undone {
+		return undone(r)
+	}
+	want := "the outcome that is recorded: " + r.Outcome
+	if r.Differs != "" {
+		want = "the " + r.Differs + " that is recorded, in plan.get"
+	}
+	e := conflict(r.Error(), want, StoredNothing)
+	e.Field = "outcome"
+	return e
+}
+
 // handedOver says which agent has the plan, and what its processes, and that of the one before, may
 // do.
 func handedOver(h *coordinator.HandedOver) *Error {
@@ -143,13 +157,8 @@ func explain(err error) *Error {
 	switch {
 	case errors.As(err, &known):
 		return known
-	case errors.As(err, &recorded) && recorded.Undone:
-		return undone(recorded)
 	case errors.As(err, &recorded):
-		e := conflict(recorded.Error(), "the outcome that is recorded: "+recorded.Outcome,
-			StoredNothing)
-		e.Field = "outcome"
-		return e
+		return otherwise(recorded)
 	case errors.As(err, &refused) && strings.HasPrefix(refused.Field, limitField):
 		return &Error{Status: http.StatusTooManyRequests, Code: "limit", Field: refused.Field,
 			Limit:   strings.TrimPrefix(refused.Field, limitField),

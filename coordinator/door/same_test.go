@@ -51,7 +51,7 @@ func TestAnIDThatIsGivenAgainIsOfTheSameAction(t *testing.T) {
 	}
 	outcome := `{"plan":"p","action":"a","outcome":"completed","external_ref":"e1"}`
 	l.good(l.post, "tripper", "plan.outcome", outcome)
-	l.refused(l.post, "tripper", "plan.outcome", strings.Replace(outcome, "e1", "e2", 1), 409, "outcome")
+	l.other(l.post, "tripper", "plan.outcome", strings.Replace(outcome, "e1", "e2", 1), "outcome", "external_ref")
 	l.good(l.post, "tripper", "plan.savepoint", `{"plan":"p","savepoint":"s"}`)
 	l.good(l.post, "tripper", "plan.savepoint", `{"plan":"p","savepoint":"t"}`)
 	back := `{"plan":"p","savepoint":"t","number":1}`
@@ -162,6 +162,33 @@ func TestAPlanThatIsBegunAgainIsTheSame(t *testing.T) {
 		l.refused(l.post, "tripper", "plan.begin", strings.Replace(begin, "2h", "90m", 1), 422, "deadline")
 		l.refused(l.post, "tripper", "plan.begin", strings.Replace(at, "2100", "2101", 1), 422, "deadline")
 		l.refused(l.post, "tripper", "plan.begin", `{"plan":"q","deadline":"2h"}`, 422, "deadline")
+		l.crash()
+	}
+}
+
+// TestAnotherOutcomeIsToldWithWhatDiffers, in the process that has taken the first one and after a
+// crash; of one that is no completion, which one is recorded.
+func TestAnotherOutcomeIsToldWithWhatDiffers(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	l.good(l.post, "tripper", "plan.act", `{"plan":"p","action":"a","capability":"hotel.book","input":{"city":"Rome"}}`)
+	done := `{"plan":"p","action":"a","outcome":"completed","output":{"booking":"1"},"external_ref":"e1"}`
+	for range 2 {
+		l.good(l.post, "tripper", "plan.outcome", done)
+		for body, want := range map[string][2]string{
+			strings.Replace(done, `"1"`, `"2"`, 1): {"action a: completed with another output (as recorded)",
+				"the output that is recorded, in plan.get"},
+			strings.Replace(done, "e1", "e2", 1): {"action a: completed with another external_ref (as recorded)",
+				"the external_ref that is recorded, in plan.get"},
+			`{"plan":"p","action":"a","outcome":"in_doubt"}`: {"action a: completed (as recorded)",
+				"the outcome that is recorded: completed"},
+		} {
+			e := l.refused(l.post, "tripper", "plan.outcome", body, 409, "outcome")
+			if e["stored"] != "nothing" || e["want"] != want[1] || !strings.HasSuffix(e["problem"].(string), want[0]) {
+				t.Errorf("%s: %v, want %q", body, e, want)
+			}
+		}
 		l.crash()
 	}
 }
