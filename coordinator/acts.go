@@ -3,6 +3,7 @@ package coordinator
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -27,6 +28,21 @@ func (all *acts) number() string {
 			return number
 		}
 	}
+}
+
+// runningNow names the first of the actions whose forwards run. Called with mu held.
+func (all *acts) runningNow() string {
+	const most = 3
+	var names []string
+	for _, a := range all.order {
+		if a.state == actionRunning {
+			names = append(names, a.call.Action)
+		}
+	}
+	if len(names) > most {
+		names = append(names[:most], "...")
+	}
+	return strings.Join(names, ", ")
 }
 
 // reached says which actions are undone in an unwind from an action on; with no action, all.

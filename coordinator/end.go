@@ -147,7 +147,8 @@ func (p *Plan) joinEnding(verb string) (*bundle, error) {
 		}
 	}
 	if verb == "committed" && p.running > 0 {
-		return nil, ledger.Refuse("plan", fmt.Sprintf("%d forwards still run", p.running),
+		return nil, ledger.Refuse("plan",
+			fmt.Sprintf("%d forwards still run: %s", p.running, p.runningNow()),
 			"a commit after the last of them has returned")
 	}
 	p.end = &ending{verb: verb}

@@ -130,12 +130,12 @@ func (d *Door) doAct(ctx context.Context, who Caller, q *Act) (Acted, error) {
 	if err != nil {
 		return Acted{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, waits)
+	within, cancel := context.WithTimeout(ctx, waits)
 	defer cancel()
 	select {
 	case <-a.done:
 	case <-a.started:
-	case <-ctx.Done():
+	case <-within.Done():
 		return Acted{Plan: q.Plan, Action: q.Action, State: StateWaiting, Repeated: repeated}, nil
 	}
 	if repeated {

@@ -130,6 +130,9 @@ var texts = [...]string{"a string", "true or false", "a whole number of at least
 	"a list of strings", "an object of strings", "a JSON value", `a duration, as in "90s" or "2h"`,
 	`a time, as in "2027-01-31T12:00:00Z"`}
 
+// spanWanted is what is right in place of a duration of 0.
+const spanWanted = "at least 1ms, or no such field"
+
 // field is one of a request.
 type field struct {
 	name     string
@@ -202,6 +205,12 @@ func (f field) set(to reflect.Value, raw json.RawMessage) error {
 		d, err := time.ParseDuration(value)
 		if err != nil {
 			return ledger.Refuse(f.name, fmt.Sprintf("%q is none", clip(value)), f.want())
+		}
+		if d == 0 && f.name == "wait" {
+			d = ledger.DurationMin // not at all
+		}
+		if d == 0 { // given, and as far as records go it would not be
+			return ledger.Refuse(f.name, "no time at all", spanWanted)
 		}
 		if err := ledger.CheckSpan(f.name, d, ledger.DurationMax); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/door"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
@@ -190,5 +191,38 @@ func TestAnotherOutcomeIsToldWithWhatDiffers(t *testing.T) {
 			}
 		}
 		l.crash()
+	}
+}
+
+// TestACommitNamesWhatStillRuns: the first actions whose outcomes were not told.
+func TestACommitNamesWhatStillRuns(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	for i, want := range []string{"1 forwards still run: a", "2 forwards still run: a, b",
+		"3 forwards still run: a, b, c", "4 forwards still run: a, b, c, ..."} {
+		l.good(l.post, "tripper", "plan.act", `{"plan":"p","action":"`+"abcd"[i:i+1]+`","capability":"page.read"}`)
+		if e := l.refused(l.post, "tripper", "plan.commit", `{"plan":"p"}`, 422, "plan"); e["problem"] != want {
+			t.Errorf("%v, want %q", e, want)
+		}
+	}
+}
+
+// TestNoTimeAtAll is no deadline that a plan may have, and a request that waits for so long does not wait.
+func TestNoTimeAtAll(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	for _, zero := range []string{"0s", "0", "0.000000s", "-0s"} {
+		e := l.refused(l.post, "tripper", "plan.begin", `{"plan":"p","deadline":"`+zero+`"}`, 422, "deadline")
+		if e["stored"] != "nothing" || e["want"] != "at least 1ms, or no such field" {
+			t.Errorf("%s: %v", zero, e)
+		}
+	}
+	set := l.good(l.post, "tripper", "plan.begin", `{"plan":"p","deadline":"1h"}`)["deadline_set"]
+	l.refused(l.post, "tripper", "plan.deadline", deadline("p", `"deadline":"0s"`, set), 422, "deadline")
+	began := time.Now()
+	got := l.good(l.post, "tripper", "plan.wait", `{"plan":"p","wait":"0s"}`)
+	if waited := time.Since(began); got["state"] != "open" || waited >= door.WaitDefault {
+		t.Errorf("%v after %v", got, waited)
 	}
 }
