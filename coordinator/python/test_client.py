@@ -179,6 +179,31 @@ class Plans(unittest.TestCase):
             p.do("hotel.book", {}, self.fail)
         q.commit()
 
+    def test_a_number_that_is_taken_is_no_other_action(self):
+        p = sb.plan(id="py-number")
+        with self.assertRaises(Refused):
+            p.do("hotel.book", {}, self.fail, after=["none"])  # it had the number 1
+        self.assertEqual(p.do("page.read", "a", lambda: "first"), "first")
+        q = Sagenbaum.connect().resume(p.id)
+        q.cancel()
+        asked, answer = [], {"state": "accepted", "key": "k"}
+        q._door.ask = lambda verb, request, lost=None: asked.append((verb, request["action"])) or answer
+        q.do("page.read", "b", lambda: None)
+        q.do("page.read", "c", lambda: None, id="4")
+        q.stage("note.post", "d", id="5")
+        q.report("page.read", "e", id="6")
+        q.do("page.read", "f", lambda: None)
+        self.assertEqual([id for verb, id in asked if verb != "plan.outcome"], ["3", "4", "5", "6", "7"])
+
+    def test_a_program_that_begins_once_more_gets_what_is_recorded(self):
+        for called in (["a", "b", "c"], []):
+            calls = []
+            p = Sagenbaum.connect(writer="py-once-more").plan(id="py-once-more")
+            for page, id in (("a", None), ("b", "2"), ("c", None)):
+                self.assertEqual(p.do("page.read", page, lambda: calls.append(page) or page, id=id), page)
+            self.assertEqual(calls, called)
+        p.cancel()
+
     def test_a_plan_waits_until_it_is_known_what_has_happened(self):
         def fail():
             raise OSError("no answer")

@@ -280,6 +280,7 @@ function anyOf(...signals) {
 
 export class Plan {
   #count;
+  #known; // ids, which no number is
   #rewinds;
   #deadlineSet = 0;
 
@@ -289,6 +290,7 @@ export class Plan {
     this.#see(state);
     this.recorded = recorded ?? [];
     this.resumed = recorded !== undefined;
+    this.#known = new Set(this.recorded.map((act) => act.action));
     this.#count = this.recorded.length;
     this.#rewinds = state.rewinds ?? 0;
   }
@@ -302,6 +304,16 @@ export class Plan {
     return state;
   }
 
+  /** The id of an action: that which is given, or the next number that is none yet. */
+  #number(given) {
+    while (given === undefined) {
+      const next = String(++this.#count);
+      if (!this.#known.has(next)) given = next;
+    }
+    this.#known.add(given);
+    return given;
+  }
+
   #ask(verb, request, options) {
     return this.client.ask(verb, { plan: this.id, writer: this.client.writer, ...request }, options);
   }
@@ -312,7 +324,8 @@ export class Plan {
    */
   async do(capability, input, forward, options = {}) {
     if ("stage" in options) throw new TypeError("stage: given to what is called; want plan.stage");
-    const { id = String(++this.#count), notTaken, timeout, signal, ...rest } = options;
+    const { id: given, notTaken, timeout, signal, ...rest } = options;
+    const id = this.#number(given);
     const request = { action: id, capability, input, ...rest };
     let answer;
     let own = false; // a request of this call may have registered it
@@ -395,8 +408,8 @@ export class Plan {
    * Registers an act that a worker makes once the plan is committed, for what cannot be undone. What
    * undoes the plan before drops it, and nothing was called.
    */
-  stage(capability, input, { id = String(++this.#count), signal, ...rest } = {}) {
-    return this.#ask("plan.act", { action: id, capability, input, stage: true, ...rest }, { signal });
+  stage(capability, input, { id, signal, ...rest } = {}) {
+    return this.#ask("plan.act", { action: this.#number(id), capability, input, stage: true, ...rest }, { signal });
   }
 
   /**
@@ -415,8 +428,8 @@ export class Plan {
   }
 
   /** Registers what has happened. */
-  report(capability, input, { id = String(++this.#count), externalRef, ...rest } = {}) {
-    return this.#ask("plan.report", { action: id, capability, input, external_ref: externalRef, ...rest });
+  report(capability, input, { id, externalRef, ...rest } = {}) {
+    return this.#ask("plan.report", { action: this.#number(id), capability, input, external_ref: externalRef, ...rest });
   }
 
   /** Tells what became of an action of a process that has ended. */

@@ -128,6 +128,38 @@ test("another process goes on, and the one before is refused", async () => {
   await q.commit();
 });
 
+test("a number that is taken is no other action", async () => {
+  const p = await sb.begin({ id: "js-number" });
+  const never = () => assert.fail("it was called");
+  await assert.rejects(p.do("hotel.book", {}, never, { after: ["none"] }), Refused); // it had the number 1
+  assert.equal(await p.do("page.read", "a", () => "first"), "first");
+  const q = await (await Sagenbaum.connect()).resume(p.id);
+  await q.cancel();
+  const asked = [];
+  q.client = { ask: async (verb, request) => {
+    if (verb !== "plan.outcome") asked.push(request.action);
+    return { state: "accepted", key: "k" };
+  } };
+  await q.do("page.read", "b", () => {});
+  await q.do("page.read", "c", () => {}, { id: "4" });
+  await q.stage("note.post", "d", { id: "5" });
+  await q.report("page.read", "e", { id: "6" });
+  await q.do("page.read", "f", () => {});
+  assert.deepEqual(asked, ["3", "4", "5", "6", "7"]);
+});
+
+test("a program that begins once more gets what is recorded", async () => {
+  for (const called of [["a", "b", "c"], []]) {
+    const calls = [];
+    const p = await (await Sagenbaum.connect({ writer: "js-once-more" })).begin({ id: "js-once-more" });
+    for (const [page, id] of [["a"], ["b", "2"], ["c"]]) {
+      assert.equal(await p.do("page.read", page, () => { calls.push(page); return page; }, { id }), page);
+    }
+    assert.deepEqual(calls, called);
+    if (calls.length === 0) await p.cancel();
+  }
+});
+
 test("a supervisor's verdict, and a fact", async () => {
   const p = await sb.begin({ id: "js-review" });
   const asked = p.do("hotel.book", { city: "Rome" }, () => ({}), { id: "a", review: true });

@@ -284,15 +284,17 @@ class _PlanState:
         self.recorded: list[dict[str, Any]] = recorded or []  #: when it was resumed
         self.resumed = recorded is not None
         self._lock = threading.Lock()
+        self._known = {act["action"] for act in self.recorded}  # ids, which no number is
         self._count = len(self.recorded)
         self._rewinds: int = state.get("rewinds", 0)
 
     def _number(self, given: str | None) -> str:
-        if given is not None:
-            return given
         with self._lock:
-            self._count += 1
-            return str(self._count)
+            while given is None:
+                self._count += 1
+                given = str(self._count) if str(self._count) not in self._known else None
+            self._known.add(given)
+            return given
 
     def _ask(self, verb: str, **fields: Any) -> Any:
         return self._door.ask(verb, {"plan": self.id, "writer": self._door.writer, **fields})
