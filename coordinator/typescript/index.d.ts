@@ -105,7 +105,7 @@ export interface ActOptions {
   review?: boolean;
   /** Whether an error of the tool proves that it did nothing. */
   notTaken?: (error: any) => boolean;
-  /** ms after which the call is given up, and in doubt. */
+  /** ms after which the call is given up, and in doubt; as many as you like. */
   timeout?: number;
   signal?: AbortSignal;
 }

@@ -99,6 +99,35 @@ async function errorIn(response) {
   return known ? error : { problem: `status ${response.status}`, status: response.status };
 }
 
+/** JSON of a request, without what JSON would leave out or make null without a word. */
+function jsonOf(request) {
+  const paths = new Map(); // of what is being written
+  return JSON.stringify(request, function (name, value) {
+    const within = paths.get(this);
+    const path = within === undefined ? name : Array.isArray(this) ? `${within}[${name}]` : `${within}.${name}`;
+    const plain = value instanceof Number ? Number(value) : value;
+    if (typeof plain === "number" && !Number.isFinite(plain)) {
+      throw new TypeError(`${path}: ${plain}; want a finite number, or null`);
+    }
+    if (["bigint", "function", "symbol"].includes(typeof plain)) {
+      throw new TypeError(`${path}: a ${typeof plain}, which JSON does not have`);
+    }
+    if (typeof plain === "object" && plain !== null && this[""] !== plain) paths.set(plain, path);
+    return plain;
+  });
+}
+
+/** Calls a function after so many ms, which may be more than one timer waits. Returns what stops it. */
+function after(ms, call) {
+  let timer;
+  const wait = (left) => {
+    const part = Math.min(left, 2 ** 31 - 1);
+    timer = setTimeout(() => (left > part ? wait(left - part) : call()), part);
+  };
+  wait(ms);
+  return () => clearTimeout(timer);
+}
+
 const longest = 20_000; // ms that one request of the door may wait
 
 function pause(ms, signal) {
@@ -183,7 +212,7 @@ export class Sagenbaum {
    * give up: it is asked again until `timeout` (ms) has passed.
    */
   async ask(verb, request, { signal, lost } = {}) {
-    const body = JSON.stringify(request);
+    const body = jsonOf(request);
     return await (await this.#send(verb, { method: "POST", headers: this.headers, body }, signal, lost)).json();
   }
 
@@ -325,6 +354,9 @@ export class Plan {
   async do(capability, input, forward, options = {}) {
     if ("stage" in options) throw new TypeError("stage: given to what is called; want plan.stage");
     const { id: given, notTaken, timeout, signal, ...rest } = options;
+    if (timeout != null && !(typeof timeout === "number" && timeout >= 0)) {
+      throw new TypeError(`timeout: ${told(timeout)}; want a number of ms`);
+    }
     const id = this.#number(given);
     const request = { action: id, capability, input, ...rest };
     let answer;
@@ -342,8 +374,8 @@ export class Plan {
       throw new (blocked ? Blocked : Recorded)({ outcome: "unknown", ...answer });
     }
     const late = new AbortController();
-    const timer = timeout && setTimeout(() => late.abort(new DOMException(
-      `no answer within ${timeout} ms`, "TimeoutError")), timeout); // AbortSignal.timeout keeps no process alive
+    const stop = timeout && after(timeout, () => late.abort(new DOMException(
+      `no answer within ${timeout} ms`, "TimeoutError"))); // AbortSignal.timeout keeps no process alive
     const call = { key: answer.key, plan: this.id, action: id, input, signal: anyOf(signal, late.signal) };
     let output;
     try {
@@ -353,7 +385,7 @@ export class Plan {
       await this.#failed(id, refused ? "not_taken" : "in_doubt", told(error));
       throw error;
     } finally {
-      clearTimeout(timer);
+      stop?.();
     }
     await this.#completed(id, output);
     return output;

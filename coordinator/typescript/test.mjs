@@ -209,6 +209,44 @@ test("errors and outputs that cannot be told as they are leave a known outcome",
   assert.equal((await sb.ask("plan.wait", { plan: "js-half" })).ended, true);
 });
 
+test("what JSON does not have is refused with its path, before anything is sent", async () => {
+  const p = await sb.begin({ id: "js-json" });
+  const never = () => assert.fail("called");
+  for (const [value, path] of [[{ a: [1, { b: NaN }] }, "input.a[1].b"], [-Infinity, "input"], [[new Number(NaN)], "input[0]"],
+    [{ n: 1n }, "input.n"], [{ f() {} }, "input.f"], [[Symbol("s")], "input[0]"], [never, "input"]]) {
+    const wanted = (e) => e instanceof TypeError && e.message.startsWith(`${path}: `);
+    await assert.rejects(p.do("page.read", value, never), wanted);
+    await assert.rejects(async () => p.stage("note.post", value), wanted);
+    await assert.rejects(async () => p.report("page.read", value), wanted);
+    await assert.rejects(async () => scanner.putFact("k", value),
+      (e) => e instanceof TypeError && e.message.startsWith(path.replace("input", "value")));
+  }
+  await assert.rejects(p.do("page.read", {}, never, { timeout: NaN }), /^TypeError: timeout: NaN/);
+  await assert.rejects(p.do("page.read", {}, never, { timeout: "5s" }), /^TypeError: timeout: 5s/);
+  assert.deepEqual((await p.get()).acts ?? [], []);
+  await assert.rejects(p.do("page.read", {}, () => ({ price: NaN }), { id: "done" }), /output.price: NaN/);
+  const [act] = (await p.get()).acts;
+  assert.deepEqual([act.action, act.outcome], ["done", "in_doubt"]); // it has happened
+  const at = new Date(0), both = { n: 1.5, none: undefined };
+  assert.deepEqual(await p.do("page.read", { at, a: both, b: [both, null] }, ({ input }) => input.b), [both, null]);
+  await p.fail("enough");
+});
+
+test("a timeout may be longer than one timer waits", async (t) => {
+  const p = await sb.begin({ id: "js-long" });
+  const slow = () => new Promise((resolve) => setTimeout(resolve, 30, "done"));
+  assert.equal(await p.do("page.read", "a", slow, { timeout: 30 * 24 * 3600_000 }), "done");
+  assert.equal(await p.do("page.read", "b", slow, { timeout: Infinity }), "done");
+  const waits = [], set = globalThis.setTimeout;
+  t.mock.method(globalThis, "setTimeout", (call, ms, ...more) => {
+    if (ms > 1e6) waits.push(ms);
+    return set(call, ms > 1e6 ? 1 : ms, ...more);
+  });
+  await assert.rejects(p.do("page.read", "c", () => new Promise(() => {}), { timeout: 2 ** 32 }), { name: "TimeoutError" });
+  assert.deepEqual(waits, [2 ** 31 - 1, 2 ** 31 - 1]);
+  await p.cancel();
+});
+
 test("a token that is not good is not shown again", async () => {
   for (const [status, error] of [[401, {}], [403, { field: "name", status: 403 }],
     [429, { field: "authorization", status: 429, stored: "nothing" }]]) {
