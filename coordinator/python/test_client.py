@@ -261,6 +261,37 @@ class Plans(unittest.TestCase):
         p.cancel()
 
 
+    def test_the_input_of_a_tool_are_its_arguments_and_their_defaults(self):
+        p, given = sb.plan(id="py-tool"), []
+
+        @p.tool("page.read")
+        def read(page, lines=3, *more, of=None, **rest):
+            return 1
+
+        p.do = lambda capability, input, forward: given.append(input) or forward()
+        self.assertEqual([read("a"), read("b", 4, 5, of="x", z=6)], [1, 1])
+        self.assertEqual(given, [{"page": "a", "lines": 3, "of": None},
+                                 {"page": "b", "lines": 4, "more": (5,), "of": "x", "rest": {"z": 6}}])
+        p.cancel()
+
+    def test_a_coroutine_function_is_refused_before_anything_is_registered(self):
+        async def read():
+            self.fail("called")
+
+        class Reader:
+            async def __call__(self):
+                pass
+
+        p = sb.plan(id="py-coroutine")
+        for tool in (read, Reader()):
+            with self.assertRaisesRegex(TypeError, "coroutine function"):
+                p.do("page.read", "a", tool)
+            with self.assertRaisesRegex(TypeError, "coroutine function"):
+                p.tool("page.read")(tool)
+        self.assertEqual(p.get().get("acts") or [], [])
+        p.cancel()
+
+
 class Tokens(unittest.TestCase):
     """A token goes to the door that its credentials name, and nowhere else."""
 
@@ -353,6 +384,26 @@ class AsyncPlans(unittest.IsolatedAsyncioTestCase):
                 await p.do("hotel.book", {}, book)
                 await p.do("page.read", {}, lambda: 1 / 0)
         self.assertEqual((await p.wait())["state"], "compensated")
+
+    async def test_tools_are_awaited_or_run_in_a_thread(self):
+        async with AsyncSagenbaum.connect().plan(id="py-async-tool") as p:
+            loop_thread = threading.get_ident()
+
+            @p.tool("page.read")
+            async def read(page, lines=3):
+                await asyncio.sleep(0)
+                self.assertEqual(threading.get_ident(), loop_thread)
+                return [page, lines]
+
+            @p.tool("page.read", id="plain")
+            def plain(page):
+                self.assertNotEqual(threading.get_ident(), loop_thread)
+                return page
+
+            self.assertEqual(await read("a"), ["a", 3])
+            self.assertEqual(await plain("b"), "b")
+        acts = (await p.get())["acts"]
+        self.assertEqual([(a["action"], a["outcome"]) for a in acts], [("1", "completed"), ("plain", "completed")])
 
 
 if __name__ == "__main__":

@@ -274,6 +274,25 @@ def _wants_call(forward: Callable[..., Any]) -> bool:
                for p in parameters)
 
 
+def _is_coroutine(function: Callable[..., Any]) -> bool:
+    of = inspect.iscoroutinefunction
+    return of(function) or of(getattr(function, "__call__", None))
+
+
+def _arguments(signature: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The arguments of a call by name, with the defaults of those that are not given."""
+    bound = signature.bind(*args, **kwargs)
+    given = set(bound.arguments)
+    bound.apply_defaults()
+    empty = {name for name, p in signature.parameters.items() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)} - given
+    return {name: value for name, value in bound.arguments.items() if name not in empty}
+
+
+def _refuse_coroutine(function: Callable[..., Any]) -> None:
+    if _is_coroutine(function):
+        raise TypeError("forward: a coroutine function; want a plain one, or AsyncSagenbaum")
+
+
 class _PlanState:
     def __init__(self, door: _Door, state: dict[str, Any], recorded: list[dict[str, Any]] | None):
         self._door = door
@@ -360,6 +379,7 @@ class Plan(_PlanState):
         What the tool returns is the output; what it raises is doubt, unless it is a NotTaken or
         ``not_taken(error)`` says so. Options: after, branch, pivot, review.
         """
+        _refuse_coroutine(forward)
         action = self._number(id)
         call, output, key = self._register(capability, input, action, options)
         if not call:
@@ -372,14 +392,15 @@ class Plan(_PlanState):
         return self._completed(action, output)
 
     def tool(self, capability: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Makes each call of a function an action; its input are the arguments by name."""
+        """Makes each call of a function an action; its input are the arguments by name, with defaults."""
 
         def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+            _refuse_coroutine(function)
             signature = inspect.signature(function)
 
             @functools.wraps(function)
             def called(*args: Any, **kwargs: Any) -> Any:
-                given = dict(signature.bind(*args, **kwargs).arguments)
+                given = _arguments(signature, args, kwargs)
                 return self.do(capability, given, lambda: function(*args, **kwargs), **options)
 
             return called
@@ -584,6 +605,25 @@ class AsyncPlan:
             await asyncio.shield(asyncio.to_thread(told))
             raise
         return await asyncio.to_thread(p._completed, action, output)
+
+    def tool(self, capability: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """As Plan.tool, also for coroutine functions; plain ones run in a thread. The calls are awaited."""
+
+        def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+            signature = inspect.signature(function)
+
+            @functools.wraps(function)
+            async def called(*args: Any, **kwargs: Any) -> Any:
+                async def forward() -> Any:
+                    call = functools.partial(function, *args, **kwargs)
+                    output = call() if _is_coroutine(function) else await asyncio.to_thread(call)
+                    return await output if inspect.isawaitable(output) else output
+
+                return await self.do(capability, _arguments(signature, args, kwargs), forward, **options)
+
+            return called
+
+        return wrap
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.plan, name)
