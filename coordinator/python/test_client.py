@@ -3,6 +3,7 @@ whose host is killed now and then."""
 
 import asyncio
 import base64
+import concurrent.futures
 import http.server
 import json
 import os
@@ -384,6 +385,23 @@ class AsyncPlans(unittest.IsolatedAsyncioTestCase):
                 await p.do("hotel.book", {}, book)
                 await p.do("page.read", {}, lambda: 1 / 0)
         self.assertEqual((await p.wait())["state"], "compensated")
+
+    async def test_calls_that_wait_hold_up_none_that_stores(self):
+        asb = AsyncSagenbaum.connect()
+        asyncio.get_running_loop().set_default_executor(concurrent.futures.ThreadPoolExecutor(1))
+        p = await asb.plan(id="py-async-waits")
+        waits = [asyncio.create_task(p.wait()) for _ in range(8)]
+        asked = [asyncio.create_task(p.do("page.read", n, lambda: n, id=f"r{n}", review=True)) for n in range(8)]
+        given_up = asyncio.create_task(p.wait())
+        await asyncio.sleep(0.2)
+        given_up.cancel()
+        self.assertEqual(await asyncio.wait_for(p.do("page.read", "a", lambda: "read"), 15), "read")
+        await asyncio.wait_for(p.fail("enough"), 15)
+        self.assertTrue(all(state["ended"] for state in await asyncio.gather(*waits)))
+        for error in await asyncio.gather(*asked, return_exceptions=True):
+            self.assertIsInstance(error, (Conflict, Recorded))
+        with self.assertRaises(asyncio.CancelledError):
+            await given_up
 
     async def test_tools_are_awaited_or_run_in_a_thread(self):
         async with AsyncSagenbaum.connect().plan(id="py-async-tool") as p:

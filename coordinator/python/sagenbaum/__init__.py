@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextvars
 import functools
 import hashlib
 import http.client
@@ -25,6 +26,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Callable
@@ -293,6 +296,19 @@ def _refuse_coroutine(function: Callable[..., Any]) -> None:
         raise TypeError("forward: a coroutine function; want a plain one, or AsyncSagenbaum")
 
 
+_Asks = Generator[tuple[Any, ...], Any, Any]  # requests that may wait, as given to ask; their answers are sent
+
+
+def _led(door: _Door, asks: _Asks) -> Any:
+    """What requests that may wait lead to."""
+    try:
+        request = next(asks)
+        while True:
+            request = asks.send(door.ask(*request))
+    except StopIteration as end:
+        return end.value
+
+
 class _PlanState:
     def __init__(self, door: _Door, state: dict[str, Any], recorded: list[dict[str, Any]] | None):
         self._door = door
@@ -324,7 +340,8 @@ class _PlanState:
             self.deadline_at, self._deadline_set = state.get("deadline_at"), state["deadline_set"]
         return state
 
-    def _register(self, capability: str, input: Any, action: str, options: dict[str, Any]) -> tuple[bool, Any, str]:
+    def _register(self, capability: str, input: Any, action: str, options: dict[str, Any]) -> _Asks:
+        """Leads to whether the tool is to be called, what is recorded, and the key."""
         if "stage" in options:  # its tool is not to be called
             raise TypeError("stage: given to what is called; want Plan.stage")
         fields = {"action": action, "capability": capability, **options}
@@ -333,11 +350,48 @@ class _PlanState:
         own: list[bool] = []  # a request of this call may have registered it
         fields = {"plan": self.id, "writer": self._door.writer, **fields}
         while True:
-            answer = self._door.ask("plan.act", fields, lambda: own.append(True))
+            answer = yield "plan.act", fields, lambda: own.append(True)
             if answer["state"] != "waiting":
                 return *_act_answer(answer, self.resumed or not own), answer.get("key", "")
             if not answer.get("repeated"):
                 own.append(True)
+
+    def _waiting(self) -> _Asks:
+        while True:
+            state = yield "plan.wait", {"plan": self.id}
+            if state["ended"]:
+                return state
+
+    def _settling(self) -> _Asks:
+        while True:
+            state = yield "plan.wait", {"plan": self.id, "settled": True}
+            if state.get("settled"):
+                return state.get("unknown", [])
+
+    def _delivering(self) -> _Asks:
+        if (yield "plan.wait", {"plan": self.id, "wait": "1ms"})["state"] == "open":
+            raise Conflict({"status": 409, "code": "conflict", "field": "plan", "stored": "nothing",
+                            "problem": "the plan is open", "want": "delivered after a commit"})
+        while True:
+            state = yield "plan.wait", {"plan": self.id, "delivered": True}
+            delivery: dict[str, Any] = state.get("delivery") or {}
+            if state["ended"] and state["state"] != "committed":
+                raise Conflict({"status": 409, "code": "conflict", "field": "plan", "stored": "nothing",
+                                "problem": f"the plan is {state['state']}"})
+            if state["ended"] and delivery.get("state") != "delivering":
+                return delivery
+
+    def _unwinding(self, savepoint: str, reason: str) -> _Asks:
+        number = self._rewinds + 1
+        fields = {"plan": self.id, "writer": self._door.writer, "savepoint": savepoint, "reason": reason,
+                  "number": number}
+        while True:
+            state = yield "plan.unwind_to", fields
+            if state["state"] != "unwinding":
+                break
+        self._rewinds = number
+        if state["state"] != "open":
+            raise Conflict({"status": 409, "code": "conflict", "problem": f"the plan is {state['state']}"})
 
     def _failed(self, action: str, told: dict[str, Any]) -> None:
         """Tells an outcome, and where its message is refused, tells it without."""
@@ -381,7 +435,7 @@ class Plan(_PlanState):
         """
         _refuse_coroutine(forward)
         action = self._number(id)
-        call, output, key = self._register(capability, input, action, options)
+        call, output, key = _led(self._door, self._register(capability, input, action, options))
         if not call:
             return output
         try:
@@ -420,17 +474,8 @@ class Plan(_PlanState):
 
         Empty where nothing was staged. A Conflict where the plan is still open, or was undone.
         """
-        if self._door.ask("plan.wait", {"plan": self.id, "wait": "1ms"})["state"] == "open":
-            raise Conflict({"status": 409, "code": "conflict", "field": "plan", "stored": "nothing",
-                            "problem": "the plan is open", "want": "delivered after a commit"})
-        while True:
-            state = self._door.ask("plan.wait", {"plan": self.id, "delivered": True})
-            delivery: dict[str, Any] = state.get("delivery") or {}
-            if state["ended"] and state["state"] != "committed":
-                raise Conflict({"status": 409, "code": "conflict", "field": "plan", "stored": "nothing",
-                                "problem": f"the plan is {state['state']}"})
-            if state["ended"] and delivery.get("state") != "delivering":
-                return delivery
+        found: dict[str, Any] = _led(self._door, self._delivering())
+        return found
 
     def report(self, capability: str, input: Any = None, *, id: str | None = None, **options: Any) -> Any:
         """Registers what has happened. Options: output, external_ref, before, after, branch, pivot."""
@@ -456,14 +501,7 @@ class Plan(_PlanState):
 
     def unwind_to(self, savepoint: str, reason: str = "") -> None:
         """Undoes what came after a savepoint, and returns when the plan is open again."""
-        number = self._rewinds + 1
-        while True:
-            state = self._ask("plan.unwind_to", savepoint=savepoint, reason=reason, number=number)
-            if state["state"] != "unwinding":
-                break
-        self._rewinds = number
-        if state["state"] != "open":
-            raise Conflict({"status": 409, "code": "conflict", "problem": f"the plan is {state['state']}"})
+        _led(self._door, self._unwinding(savepoint, reason))
 
     def move_deadline(self, to: str | timedelta | datetime, reason: str) -> dict[str, Any]:
         """Moves the deadline of the open plan: to so long from now, or to an instant.
@@ -488,18 +526,14 @@ class Plan(_PlanState):
 
     def wait(self) -> dict[str, Any]:
         """Waits for the end."""
-        while True:
-            state = self._door.ask("plan.wait", {"plan": self.id})
-            if state["ended"]:
-                return state
+        state: dict[str, Any] = _led(self._door, self._waiting())
+        return state
 
     def settled(self) -> list[dict[str, Any]]:
         """Waits until nothing is asked about what is in doubt in the open plan. What is not known all the same,
         with why, is the answer. A Conflict where the plan is being undone, which settles that itself."""
-        while True:
-            state = self._door.ask("plan.wait", {"plan": self.id, "settled": True})
-            if state.get("settled"):
-                return state.get("unknown", [])
+        unknown: list[dict[str, Any]] = _led(self._door, self._settling())
+        return unknown
 
     def get(self) -> dict[str, Any]:
         return self._see(self._door.ask("plan.get", {"plan": self.id}))
@@ -561,11 +595,48 @@ class Sagenbaum:
         return self.ask("review.list", **question)
 
 
+class _Threads:
+    """The threads of an AsyncSagenbaum, made when they are needed.
+
+    Requests that may wait have threads of their own, and a turn each, so that they hold up none that stores.
+    """
+
+    waits = ("plan.act", "plan.unwind_to", "plan.wait")  #: verbs whose answers may wait
+
+    def __init__(self) -> None:
+        self._stores = ThreadPoolExecutor(32, "sagenbaum")
+        self._waits = ThreadPoolExecutor(256, "sagenbaum-waits")
+
+    async def store(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await self._run(self._stores, functools.partial(call, *args, **kwargs))
+
+    async def ask(self, door: _Door, verb: str, *request: Any) -> Any:
+        pool = self._waits if verb in self.waits else self._stores
+        return await self._run(pool, functools.partial(door.ask, verb, *request))
+
+    async def lead(self, door: _Door, asks: _Asks) -> Any:
+        """As _led."""
+        try:
+            verb, fields, *lost = next(asks)
+            if verb == "plan.act":  # it stores; a verdict that takes longer is waited for among those that wait
+                answer = await self.store(door.ask, verb, {"wait": "500ms", **fields}, *lost)
+            else:
+                answer = await self.ask(door, verb, fields, *lost)
+            while True:
+                answer = await self.ask(door, *asks.send(answer))
+        except StopIteration as end:
+            return end.value
+
+    async def _run(self, pool: ThreadPoolExecutor, call: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(pool, contextvars.copy_context().run, call)
+
+
 class AsyncPlan:
     """A Plan for asyncio: the same methods, to be awaited; tools may be coroutines."""
 
-    def __init__(self, begin: Callable[[], Plan]):
+    def __init__(self, begin: Callable[[], Plan], threads: _Threads | None = None):
         self._begin = begin
+        self._threads = threads or _Threads()
         self._plan: Plan | None = None
 
     @property
@@ -576,7 +647,7 @@ class AsyncPlan:
 
     async def _open(self) -> AsyncPlan:
         if self._plan is None:
-            self._plan = await asyncio.to_thread(self._begin)
+            self._plan = await self._threads.store(self._begin)
         return self
 
     def __await__(self) -> Any:
@@ -586,14 +657,14 @@ class AsyncPlan:
         return await self._open()
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        await asyncio.shield(asyncio.to_thread(self.plan.__exit__, kind, error, trace))
+        await asyncio.shield(self._threads.store(self.plan.__exit__, kind, error, trace))
 
     async def do(self, capability: str, input: Any, forward: Callable[..., Any], *, id: str | None = None,
                  not_taken: Callable[[BaseException], bool] | None = None, **options: Any) -> Any:
         """As Plan.do."""
         p = self.plan
         action = p._number(id)
-        call, output, key = await asyncio.to_thread(p._register, capability, input, action, options)
+        call, output, key = await self._threads.lead(p._door, p._register(capability, input, action, options))
         if not call:
             return output
         try:
@@ -602,9 +673,9 @@ class AsyncPlan:
                 output = await output
         except BaseException as error:
             told = functools.partial(p._failed, action, _outcome(error, not_taken))
-            await asyncio.shield(asyncio.to_thread(told))
+            await asyncio.shield(self._threads.store(told))
             raise
-        return await asyncio.to_thread(p._completed, action, output)
+        return await self._threads.store(p._completed, action, output)
 
     def tool(self, capability: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """As Plan.tool, also for coroutine functions; plain ones run in a thread. The calls are awaited."""
@@ -625,13 +696,32 @@ class AsyncPlan:
 
         return wrap
 
+    async def delivered(self) -> dict[str, Any]:
+        """As Plan.delivered."""
+        found: dict[str, Any] = await self._threads.lead(self.plan._door, self.plan._delivering())
+        return found
+
+    async def unwind_to(self, savepoint: str, reason: str = "") -> None:
+        """As Plan.unwind_to."""
+        await self._threads.lead(self.plan._door, self.plan._unwinding(savepoint, reason))
+
+    async def wait(self) -> dict[str, Any]:
+        """As Plan.wait."""
+        state: dict[str, Any] = await self._threads.lead(self.plan._door, self.plan._waiting())
+        return state
+
+    async def settled(self) -> list[dict[str, Any]]:
+        """As Plan.settled."""
+        unknown: list[dict[str, Any]] = await self._threads.lead(self.plan._door, self.plan._settling())
+        return unknown
+
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.plan, name)
         if not callable(value):
             return value
 
         async def called(*args: Any, **kwargs: Any) -> Any:
-            return await asyncio.to_thread(value, *args, **kwargs)
+            return await self._threads.store(value, *args, **kwargs)
 
         return called
 
@@ -641,6 +731,7 @@ class AsyncSagenbaum:
 
     def __init__(self, **options: Any):
         self._sync = Sagenbaum(**options)
+        self._threads = _Threads()
 
     @classmethod
     def connect(cls, **options: Any) -> AsyncSagenbaum:
@@ -648,10 +739,10 @@ class AsyncSagenbaum:
 
     def plan(self, label: str | None = None, **spec: Any) -> AsyncPlan:
         """Opens a plan when it is entered or awaited."""
-        return AsyncPlan(functools.partial(self._sync.plan, label, **spec))
+        return AsyncPlan(functools.partial(self._sync.plan, label, **spec), self._threads)
 
     def resume(self, id: str) -> AsyncPlan:
-        return AsyncPlan(functools.partial(self._sync.resume, id))
+        return AsyncPlan(functools.partial(self._sync.resume, id), self._threads)
 
     async def ask(self, verb: str, **request: Any) -> Any:
-        return await asyncio.to_thread(functools.partial(self._sync.ask, verb, **request))
+        return await self._threads.ask(self._sync._door, verb, request)
