@@ -15,7 +15,7 @@ import unittest.mock
 from datetime import datetime, timedelta, timezone
 
 from sagenbaum import (AsyncSagenbaum, Blocked, Call, Conflict, NotTaken, Recorded, Refused, Sagenbaum,
-                       SagenbaumError, Unauthorized)
+                       SagenbaumError, Unauthorized, Unavailable)
 
 sb = Sagenbaum.connect()
 
@@ -87,6 +87,39 @@ class Plans(unittest.TestCase):
                 raise KeyError("no flight")
         self.assertEqual(p.wait()["state"], "compensated")
         self.assertEqual([a["outcome"] for a in p.get()["acts"]], ["completed", "failed", "failed"])
+
+    def test_undone_where_the_commit_is_refused(self):
+        release = threading.Event()
+
+        def slow():
+            release.wait(30)
+            return {"booking": "o2"}
+
+        with self.assertRaisesRegex(Refused, "still run"):
+            with sb.plan(id="py-running") as p:
+                p.do("hotel.book", {"city": "Oslo"}, lambda: {"booking": "o1"}, id="hotel")
+                late = threading.Thread(target=p.do, args=("hotel.book", {"city": "Bergen"}, slow))
+                late.start()
+                while len(p.get().get("acts") or []) < 2:
+                    time.sleep(0.02)
+        release.set()
+        late.join()
+        self.assertEqual(sb.ask("plan.wait", plan=p.id)["state"], "compensated")
+        self.assertIn("the commit was refused", p.get()["reason"])
+        for kind, stored, verbs in [(Conflict, "nothing", ["plan.commit", "plan.fail"]),
+                                    (Conflict, "all", ["plan.commit"]), (Unavailable, "unknown", ["plan.commit"])]:
+            asked = []
+
+            def ask(verb, request):
+                asked.append(verb)
+                raise kind({"problem": "a part of the plan was undone", "stored": stored})
+
+            with self.assertRaisesRegex(kind, "a part"):
+                with sb.plan(id=f"py-refused-{len(asked)}-{stored}") as q:
+                    real, q._door = q._door, unittest.mock.Mock(ask=ask, writer=sb.writer)
+            self.assertEqual(asked, verbs)
+            q._door = real
+            q.cancel()
 
     def test_savepoints_a_report_and_a_preview(self):
         p = sb.plan(id="py-save")

@@ -261,19 +261,29 @@ export class Sagenbaum {
     return new Plan(this, id, state);
   }
 
-  /** Runs a function under a plan, which is committed when it returns and failed when it throws. */
+  /**
+   * Runs a function under a plan, which is committed when it returns and failed when it throws, or when
+   * the commit is refused.
+   */
   async plan(spec, work) {
     const p = await this.begin(spec);
+    const failed = (error, reason) => p.fail(reason).catch((second) => {
+      if (!(second instanceof Conflict)) throw new AggregateError([error, second], error?.message);
+    });
     let value;
     try {
       value = await work(p);
     } catch (error) {
-      await p.fail(told(error)).catch((second) => {
-        if (!(second instanceof Conflict)) throw new AggregateError([error, second], error?.message);
-      });
+      await failed(error, told(error));
       throw error;
     }
-    await p.commit();
+    try {
+      await p.commit();
+    } catch (error) {
+      const refused = error instanceof Refused || error instanceof Conflict; // no commit is stored
+      if (refused && error.stored === "nothing") await failed(error, `the commit was refused: ${told(error)}`);
+      throw error;
+    }
     return value;
   }
 

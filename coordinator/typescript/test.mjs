@@ -8,7 +8,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { Blocked, Conflict, NotTaken, Recorded, Refused, Sagenbaum, SagenbaumError, Unauthorized } from "./index.js";
+import { Blocked, Conflict, NotTaken, Recorded, Refused, Sagenbaum, SagenbaumError, Unauthorized,
+  Unavailable } from "./index.js";
 
 const sb = await Sagenbaum.connect();
 const boss = await Sagenbaum.connect({ creds: process.env.BOSS_CREDS });
@@ -45,6 +46,33 @@ test("a plan is undone when its function throws", async () => {
   assert.equal(p.state, "compensated");
   const { acts } = await sb.ask("plan.get", { plan: "js-bad" });
   assert.deepEqual(acts.map((a) => a.outcome), ["completed", "failed", "failed"]);
+});
+
+test("a plan is undone when its commit is refused", async () => {
+  let release;
+  const released = new Promise((resolve) => { release = resolve; });
+  let late;
+  await assert.rejects(sb.plan({ id: "js-running" }, async (p) => {
+    await p.do("hotel.book", { city: "Oslo" }, () => ({ booking: "o1" }));
+    await new Promise((called) => {
+      late = p.do("hotel.book", { city: "Bergen" }, () => { called(); return released; }); // and it is not awaited
+    });
+  }), (e) => e instanceof Refused && /still run/.test(e.message));
+  release({ booking: "o2" });
+  await late;
+  const p = await sb.ask("plan.wait", { plan: "js-running" });
+  assert.deepEqual([p.state, /the commit was refused/.test(p.reason)], ["compensated", true]);
+  for (const [kind, stored, verbs] of [[Conflict, "nothing", ["commit", "fail"]], [Conflict, "all", ["commit"]],
+    [Unavailable, "unknown", ["commit"]]]) {
+    const asked = [];
+    const refused = new kind({ problem: "a part of the plan was undone", stored });
+    await assert.rejects(sb.plan({ id: `js-refused-${kind.name}-${stored}` }, async (q) => {
+      q.commit = async () => { asked.push("commit"); throw refused; };
+      q.fail = async () => { asked.push("fail"); };
+      await q.cancel();
+    }), refused);
+    assert.deepEqual(asked, verbs);
+  }
 });
 
 test("savepoints, a report, a timeout, a preview and events", async () => {

@@ -412,19 +412,31 @@ class _PlanState:
 
 
 class Plan(_PlanState):
-    """An open plan. As a context it is committed on exit, and failed on an exception."""
+    """An open plan. As a context it is committed on exit, and failed on an exception or a refused commit."""
 
     def __enter__(self) -> Plan:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is None:
-            self.commit()
+            try:
+                self.commit()
+            except (Refused, Conflict) as refused:  # no commit is stored, and the plan may be open
+                self._fail_for(refused)
+                raise
             return
         try:
             self.fail(_text(error) or type(error).__name__)
         except Conflict:
             pass  # it has ended already
+
+    def _fail_for(self, refused: SagenbaumError) -> None:
+        if refused.stored != "nothing":
+            return
+        try:
+            self.fail("the commit was refused: " + _text(refused))
+        except Conflict:
+            pass  # it has ended already, or another process goes on with it
 
     def do(self, capability: str, input: Any, forward: Callable[..., Any], *, id: str | None = None,
            not_taken: Callable[[BaseException], bool] | None = None, **options: Any) -> Any:
