@@ -538,8 +538,32 @@ export class Plan {
     return this.client.begin({ ...(typeof spec === "string" ? { label: spec } : spec), parent: this.id });
   }
 
-  /** What becomes of the plan, until its end: {event, data}. */
+  /** What becomes of the plan, until its end: {event, data}. It connects again where the stream ends before. */
   async *events({ signal } = {}) {
+    let last; // state that was seen, as text
+    let silent; // since when nothing has been heard
+    for (let delay = 50; ; delay = Math.min(2 * delay, 1000)) {
+      try {
+        for await (const { event, text } of this.#stream(signal)) {
+          silent = undefined;
+          delay = 50;
+          if (event === undefined || event === "state" && text === last) continue;
+          const data = JSON.parse(text);
+          if (event === "state") last = text;
+          yield { event, data };
+          if (event === "state" && data.ended) return;
+        }
+      } catch (error) {
+        signal?.throwIfAborted();
+        const lasting = error instanceof SagenbaumError && !(error instanceof Unavailable);
+        if (lasting || last === undefined || Date.now() - (silent ??= Date.now()) > this.client.timeout) throw error;
+      }
+      await pause(delay, signal);
+    }
+  }
+
+  /** One stream of events: {event, text}, and {} for a sign of life. */
+  async *#stream(signal) {
     const response = direct(await this.client.fetch(`${this.client.base}/plans/${this.id}/events`,
       { headers: this.client.headers, signal, redirect: "manual" }));
     if (!response.ok) throw errorOf(response.status, await errorIn(response));
@@ -548,7 +572,7 @@ export class Plan {
       text += chunk;
       for (let at; (at = text.indexOf("\n\n")) >= 0; text = text.slice(at + 2)) {
         const found = /^event: (.*)\ndata: (.*)$/.exec(text.slice(0, at));
-        if (found) yield { event: found[1], data: JSON.parse(found[2]) };
+        yield found ? { event: found[1], text: found[2] } : {};
       }
     }
   }

@@ -141,6 +141,25 @@ test("a file is put back as it was before", async () => {
   }
 });
 
+test("events go on where a stream ends before the plan", async () => {
+  const state = (s, ended) => `event: state\ndata: ${JSON.stringify({ state: s, ended })}\n\n`;
+  const cut = () => new ReadableStream({ start(c) {
+    c.enqueue(new TextEncoder().encode(`: nothing new\n\n${state("open", false)}event: not`));
+    setTimeout(() => c.error(new TypeError("terminated")), 20);
+  } });
+  const refused = { error: { status: 503, code: "unavailable", problem: "no host", stored: "nothing" } };
+  const streams = [() => new Response(state("open", false)), () => Response.json(refused, { status: 503 }),
+    () => { throw new TypeError("fetch failed"); }, () => new Response(cut()),
+    () => new Response(state("open", false) + state("compensated", true)), () => assert.fail("it has ended")];
+  const client = await Sagenbaum.connect({ agent: "tripper", url: "http://127.0.0.1:1", token: "secret",
+    fetch: async () => streams.shift()() });
+  client.ask = async () => ({ state: "open", plan: "p" });
+  const seen = [];
+  for await (const e of (await client.begin({ id: "p" })).events()) seen.push([e.event, e.data.state]);
+  assert.deepEqual(seen, [["state", "open"], ["state", "compensated"]]);
+  assert.equal(streams.length, 1);
+});
+
 test("another process goes on, and the one before is refused", async () => {
   const p = await sb.begin({ id: "js-resume" });
   await p.do("hotel.book", { city: "Rome" }, () => ({ booking: "r1" }), { id: "hotel" });
