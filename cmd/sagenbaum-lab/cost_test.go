@@ -73,7 +73,7 @@ const (
 	insideCommits     = 8.3
 	insideSyncs       = 8.5 // of the ledger
 	insideAllSyncs    = 10.5
-	insideAllocations = 3300
+	insideAllocations = 2900
 )
 
 // costInside says when it has warmed up, and waits for a line; then it takes the plans, says what
