@@ -131,6 +131,11 @@ func TestTheAdviceOnAKeyThatIsAwayIsFollowed(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	must(t, os.CopyFS(keys, os.DirFS(backup)))
+	signing, err := filepath.Glob(filepath.Join(keys, "*", "*.key"))
+	must(t, err)
+	for _, key := range signing { // the copy has the modes of new files
+		must(t, os.Chmod(key, 0o600))
+	}
 	ask.Content(t)
 	awaitSigned(t, ask, size)
 

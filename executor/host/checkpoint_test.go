@@ -435,7 +435,12 @@ func TestAHostWithoutTheKeySaysSoAndSignsWhenItGetsIt(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(r.dir, "h2", "keys")); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("h2 has made a key of its own: %v", err)
 	}
-	if err := os.CopyFS(filepath.Join(r.dir, "h2", "keys"), os.DirFS(filepath.Join(r.dir, "h1", "keys"))); err != nil {
+	err := os.CopyFS(filepath.Join(r.dir, "h2", "keys"), os.DirFS(filepath.Join(r.dir, "h1", "keys")))
+	copies, _ := filepath.Glob(filepath.Join(r.dir, "h2", "keys", "*", "*.key"))
+	for _, key := range copies {
+		err = errors.Join(err, os.Chmod(key, 0o600))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if v := r.checkpoint(); v.Key != first || v.Problem != "" {

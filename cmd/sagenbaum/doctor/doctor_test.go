@@ -12,7 +12,7 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 	for _, c := range []struct{ guard, next string }{
 		{"G1", "records are missing: sagenbaum ledger repair --dry-run"},
 		{"G2", "not the ledger that was folded before: "},
-		{"G3", "its copy in tiles says: sagenbaum ledger repair --dry-run"},
+		{"G3", "put the right ones back; else sagenbaum ledger repair --dry-run"},
 		{"reader", "a newer sagenbaum"},
 		{"core", "the ledger is whole"},
 	} {
