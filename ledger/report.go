@@ -17,7 +17,7 @@ type Reporter struct {
 	text []byte // of the last token
 }
 
-// NewReporter is one with a secret; nil: there is none, and no record has to show anything.
+// NewReporter is one with a secret; nil where that is empty: no record has to show anything.
 func NewReporter(secret []byte) *Reporter {
 	if len(secret) == 0 {
 		return nil

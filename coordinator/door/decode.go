@@ -140,6 +140,7 @@ type field struct {
 	index    int
 	kind     kind
 	required bool
+	zero     bool // a duration of 0 may be given
 	enum     []string
 }
 
@@ -162,7 +163,7 @@ func fieldsOf(t reflect.Type) (fields []field) {
 		at := t.Field(i)
 		name, _, _ := strings.Cut(at.Tag.Get("json"), ",")
 		f := field{name: name, doc: at.Tag.Get("doc"), index: i, kind: kinds[at.Type],
-			required: at.Tag.Get("req") != ""}
+			required: at.Tag.Get("req") != "", zero: at.Tag.Get("zero") != ""}
 		if enum := at.Tag.Get("enum"); enum != "" {
 			f.enum = strings.Split(enum, ",")
 		}
@@ -206,10 +207,10 @@ func (f field) set(to reflect.Value, raw json.RawMessage) error {
 		if err != nil {
 			return ledger.Refuse(f.name, fmt.Sprintf("%q is none", clip(value)), f.want())
 		}
-		if d == 0 && f.name == "wait" {
-			d = ledger.DurationMin // not at all
-		}
-		if d == 0 { // given, and as far as records go it would not be
+		switch { // 0 would pass for a field that is not given
+		case d == 0 && f.zero:
+			d = ledger.DurationMin
+		case d == 0:
 			return ledger.Refuse(f.name, "no time at all", spanWanted)
 		}
 		if err := ledger.CheckSpan(f.name, d, ledger.DurationMax); err != nil {

@@ -335,7 +335,9 @@ func (d *Door) endOnce(ctx context.Context, who Caller, name, id, verb string,
 	}
 	// With what was stored: until that is folded it is not known whether a commit came before it.
 	s, seen := d.stateAt(ctx, who, api.OutcomeQuery{Plan: id, Sequence: h.plan.Stored()})
-	seen = unread(seen)
+	if errors.As(seen, new(*ledger.Refused)) {
+		seen = unread()
+	}
 	switch {
 	case seen != nil && stored:
 		e := explain(seen)
@@ -454,7 +456,7 @@ func (d *Door) settled(ctx context.Context, who Caller, id string, waits time.Du
 		s, err := d.stateAt(context.WithoutCancel(ctx), who, q)
 		switch {
 		case errors.As(err, new(*ledger.Refused)):
-			err = unread(err)
+			err = unread()
 		case err == nil && !s.Settled && (s.Ended || s.whole):
 			return State{}, notOpen("the plan is " + s.State + ", which settles what is in doubt in it")
 		case err != nil || s.Settled:
@@ -467,12 +469,10 @@ func (d *Door) settled(ctx context.Context, who Caller, id string, waits time.Du
 	}
 }
 
-// unread is an error of stateAt about a plan that is there: what it asked for is not folded yet.
-func unread(err error) error {
-	if errors.As(err, new(*ledger.Refused)) {
-		return unavailable("the host has not read all that the plan was told", sameAgain, StoredNothing)
-	}
-	return err
+// unread is in place of a refusal by stateAt about a plan that is there: what it asked for is not
+// folded yet.
+func unread() error {
+	return unavailable("the host has not read all that the plan was told", sameAgain, StoredNothing)
 }
 
 // historyOf is what is recorded of a plan of the caller, up to so many actions at once.

@@ -38,7 +38,7 @@ type Act struct {
 	Pivot      bool            `json:"pivot" doc:"once it has happened, going back past it needs the owner's word"`
 	Review     bool            `json:"review" doc:"a supervisor's verdict comes before the tool is called"`
 	Stage      bool            `json:"stage" doc:"the act cannot be undone and is made last: a worker makes it once the plan is committed, as the contract's deliver says. The tool is not to be called"`
-	Wait       Duration        `json:"wait" doc:"how long the answer may wait for a verdict, at most 60s; default 20s"`
+	Wait       Duration        `json:"wait" zero:"not at all" doc:"how long the answer may wait for a verdict, at most 60s; default 20s"`
 }
 
 // Outcome is the request of plan.outcome.
@@ -81,7 +81,7 @@ type UnwindTo struct {
 	Savepoint string   `json:"savepoint" req:"1" doc:"the savepoint to go back to"`
 	Reason    string   `json:"reason" doc:"why"`
 	Number    int      `json:"number" req:"1" doc:"of such requests of this plan, from 1: a repeated call has the same number, and goes back once"`
-	Wait      Duration `json:"wait" doc:"how long the answer may wait until the plan is open again, at most 60s; default 20s"`
+	Wait      Duration `json:"wait" zero:"not at all" doc:"how long the answer may wait until the plan is open again, at most 60s; default 20s"`
 }
 
 // Commit is the request of plan.commit.
@@ -110,7 +110,7 @@ type Deadline struct {
 // Wait is the request of plan.wait.
 type Wait struct {
 	Plan string   `json:"plan" req:"1" doc:"the plan"`
-	Wait Duration `json:"wait" doc:"how long the answer may wait for the end, at most 60s; default 20s"`
+	Wait Duration `json:"wait" zero:"not at all" doc:"how long the answer may wait for the end, at most 60s; default 20s"`
 	// Delivered has it wait for more than the end.
 	Delivered bool `json:"delivered" doc:"of a plan that is committed, wait for its deliveries, too, until none is delivering"`
 	// Settled has it wait for less than the end.

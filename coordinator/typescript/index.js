@@ -343,7 +343,7 @@ export class Plan {
     return state;
   }
 
-  /** The id of an action: that which is given, or the next number that is none yet. */
+  /** The id of an action: that which is given, or the next number that no action has. */
   #number(given) {
     while (given === undefined) {
       const next = String(++this.#count);
@@ -471,7 +471,8 @@ export class Plan {
 
   /** Registers what has happened. */
   report(capability, input, { id, externalRef, ...rest } = {}) {
-    return this.#ask("plan.report", { action: this.#number(id), capability, input, external_ref: externalRef, ...rest });
+    const action = this.#number(id);
+    return this.#ask("plan.report", { action, capability, input, external_ref: externalRef, ...rest });
   }
 
   /** Tells what became of an action of a process that has ended. */

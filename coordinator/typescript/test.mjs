@@ -259,8 +259,8 @@ test("errors and outputs that cannot be told as they are leave a known outcome",
 test("what JSON does not have is refused with its path, before anything is sent", async () => {
   const p = await sb.begin({ id: "js-json" });
   const never = () => assert.fail("called");
-  for (const [value, path] of [[{ a: [1, { b: NaN }] }, "input.a[1].b"], [-Infinity, "input"], [[new Number(NaN)], "input[0]"],
-    [{ n: 1n }, "input.n"], [{ f() {} }, "input.f"], [[Symbol("s")], "input[0]"], [never, "input"]]) {
+  for (const [value, path] of [[{ a: [1, { b: NaN }] }, "input.a[1].b"], [-Infinity, "input"],
+    [[new Number(NaN)], "input[0]"], [{ n: 1n }, "input.n"], [{ f() {} }, "input.f"], [[Symbol("s")], "input[0]"], [never, "input"]]) {
     const wanted = (e) => e instanceof TypeError && e.message.startsWith(`${path}: `);
     await assert.rejects(p.do("page.read", value, never), wanted);
     await assert.rejects(async () => p.stage("note.post", value), wanted);
@@ -289,7 +289,8 @@ test("a timeout may be longer than one timer waits", async (t) => {
     if (ms > 1e6) waits.push(ms);
     return set(call, ms > 1e6 ? 1 : ms, ...more);
   });
-  await assert.rejects(p.do("page.read", "c", () => new Promise(() => {}), { timeout: 2 ** 32 }), { name: "TimeoutError" });
+  await assert.rejects(p.do("page.read", "c", () => new Promise(() => {}), { timeout: 2 ** 32 }),
+    { name: "TimeoutError" });
   assert.deepEqual(waits, [2 ** 31 - 1, 2 ** 31 - 1]);
   await p.cancel();
 });

@@ -183,13 +183,7 @@ func TestErasureIsFinishedByTheNextHost(t *testing.T) {
 // that was made then does.
 func (c *crashing) older(r *rig, plan string, key []byte, tenant []byte) {
 	r.t.Helper()
-	js, err := r.conn.JetStream()
-	if err == nil {
-		err = js.DeleteStream(jetstream.KeysStreamName("t"))
-	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	r.deleteStream(jetstream.KeysStreamName("t"))
 	store, err := jetstream.OpenKeys(r.t.Context(), jetstream.Config{Conn: r.conn, Tenant: "t"})
 	if err == nil {
 		err = errors.Join(store.Create(r.t.Context(), plan, key), store.SetTenant(r.t.Context(), tenant, 0))
@@ -238,13 +232,7 @@ func TestAKeyThatComesBackStaysDestroyed(t *testing.T) {
 		t.Errorf("after its key came back: %+v %v", shown, err)
 	}
 	stop()
-	js, err := r.conn.JetStream()
-	if err == nil {
-		err = js.DeleteStream(jetstream.StreamName("t"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.deleteStream(jetstream.StreamName("t"))
 	r.host("h1")
 	r.halted("G2")
 	if _, err := keys.Get(t.Context(), "p"); err != nil {

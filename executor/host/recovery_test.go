@@ -329,13 +329,7 @@ func TestALedgerThatLostItsTailHaltsTheTenant(t *testing.T) {
 	r.caughtUp()
 	stop()
 	// Another history on the same subjects: the stream is made anew.
-	js, err := r.conn.JetStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteStream(jetstream.StreamName("t")); err != nil {
-		t.Fatal(err)
-	}
+	r.deleteStream(jetstream.StreamName("t"))
 	r.host("h1")
 	r.eventually("halted", func() bool { return r.status().Mode == api.ModeHalted })
 	if s := r.status(); !strings.Contains(s.Problem, "G2") {
@@ -344,7 +338,7 @@ func TestALedgerThatLostItsTailHaltsTheTenant(t *testing.T) {
 	r.plan("q", 2, 0)
 	r.fail("q")
 	var answer api.OutcomeAnswer
-	err = r.ask("plan.outcome", api.OutcomeQuery{Plan: "q", Ended: true, WaitMs: 300}, &answer)
+	err := r.ask("plan.outcome", api.OutcomeQuery{Plan: "q", Ended: true, WaitMs: 300}, &answer)
 	if !strings.Contains(says(err), "there is no plan q") || answer.State != "" {
 		t.Fatalf("a halted tenant went on: %+v, %v", answer, err)
 	}

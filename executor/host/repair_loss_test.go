@@ -50,12 +50,12 @@ func (r *rig) inspect() jetstream.Inspected {
 	return now
 }
 
-// deleteStream takes the ledger away.
-func (r *rig) deleteStream() {
+// deleteStream takes a stream away: that of the ledger, or of the keys.
+func (r *rig) deleteStream(name string) {
 	r.t.Helper()
 	js, err := r.conn.JetStream()
 	if err == nil {
-		err = js.DeleteStream(jetstream.StreamName("t"))
+		err = js.DeleteStream(name)
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -240,7 +240,7 @@ func TestWhatAStreamLostBeforeItsFirstMessageIsListed(t *testing.T) {
 	t.Parallel()
 	for _, left := range []int{0, 2} {
 		r := damaged(t, 0)
-		r.deleteStream()
+		r.deleteStream(jetstream.StreamName("t"))
 		a := r.actorOf("h1")
 		end := a.tiles.Last()
 		replacement, err := jetstream.Replace(a.host.ledgerConfig("t"))
@@ -283,7 +283,7 @@ func TestWhatOnlyTheStateWasFoldedFromIsListedAsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.deleteStream()
+	r.deleteStream(jetstream.StreamName("t"))
 	_, stop = r.host("h1")
 	r.halted("G")
 	answer := r.repair()

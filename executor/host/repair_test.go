@@ -402,13 +402,7 @@ func TestAStreamThatWasMadeAnewIsRepairedFromTheTiles(t *testing.T) {
 	t.Parallel()
 	for _, state := range []bool{true, false} {
 		r := damaged(t, 0)
-		js, err := r.conn.JetStream()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := js.DeleteStream(jetstream.StreamName("t")); err != nil {
-			t.Fatal(err)
-		}
+		r.deleteStream(jetstream.StreamName("t"))
 		want := "G2"
 		if !state {
 			want = "G3" // only the tiles know

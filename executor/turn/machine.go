@@ -34,7 +34,7 @@ type Config struct {
 type Machine struct {
 	config   Config
 	state    *executor.State
-	reporter *ledger.Reporter // by the secret; nil: there is none
+	reporter *ledger.Reporter // by the secret; nil: without one
 	attached uint64           // last sequence of the ledger when the session began
 
 	folded   bool // since the last step

@@ -87,8 +87,9 @@ func (l List[T]) New(s *Settings) *cobra.Command {
 			if err != nil {
 				return l.failed(err)
 			}
-			l.Empty = l.empty(s.Tenant, after, only.expression)
-			return l.print(s, cmd, entries, next)
+			said := l
+			said.Empty = l.empty(s.Tenant, after, only.expression)
+			return said.print(s, cmd, entries, next)
 		}
 		if l.Offline {
 			return work(nil)

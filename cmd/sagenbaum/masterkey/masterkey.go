@@ -58,7 +58,7 @@ func fail(code int, hint, format string, args ...any) error {
 	return cli.Fail(code, hint, format, args...)
 }
 
-// File is the file that the key was read from, and can be read from again; empty: there is none.
+// File is the file that the key was read from, and can be read from again; empty: from no file.
 func (s *Source) File() string {
 	if info, err := os.Stat(s.file); err != nil || !info.Mode().IsRegular() {
 		return ""
