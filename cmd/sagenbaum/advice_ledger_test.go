@@ -201,3 +201,35 @@ func TestTheAdviceOnAFoldThatIsUnderWayIsFollowed(t *testing.T) {
 		}
 	}
 }
+
+// TestTheAdviceOnTenantsThatAreForgottenIsFollowed: with the server's folder the control stream is
+// lost, and with it who was added.
+func TestTheAdviceOnTenantsThatAreForgottenIsFollowed(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, dir)
+	s.Ask(t, "default", "tenant", "add", "shop", "--reason", "sells").Wants(t, "tenant add", cli.ExitGood)
+	s.Ask(t, "shop", "fact", "put", "k", "1").Wants(t, "fact put", cli.ExitGood)
+	s.Ask(t, "shop", "ledger", "scrub").Wants(t, "ledger scrub", cli.ExitGood)
+	asking(t, s.URL).Content(t)
+	s.End(t)
+	must(t, os.RemoveAll(filepath.Join(dir, "nats")))
+
+	s = cmdtest.ServeFor(t, dir)
+	advice := asking(t, s.URL).Advised(t, "tenants")
+	listed := s.Ask(t, "default", "tenant", "ls")
+	listed.Wants(t, "tenant ls", cli.ExitLook)
+	if !strings.Contains(listed.Stdout, "the control stream does not name it") {
+		t.Error(listed.Stdout)
+	}
+	shop := cmdtest.Asking(func(args ...string) cmdtest.Result { return s.Ask(t, "shop", args...) })
+	if said := shop.Follow(t, advice); !strings.Contains(said, "would be     sequences 1 to ") {
+		t.Error(said)
+	}
+	for _, tenant := range []string{"shop", "default"} {
+		s.Ask(t, tenant, "ledger", "repair", "--reason", "the folder is lost").Wants(t, "repair", cli.ExitGood)
+	}
+	s.Ask(t, "shop", "fact", "get", "k").Wants(t, "fact get", cli.ExitGood)
+	asking(t, s.URL).Content(t)
+	s.End(t)
+}

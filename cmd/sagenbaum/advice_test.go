@@ -63,6 +63,7 @@ var advised = map[string][]string{
 	"arguments": {"TestProgramsThatShowSecretsAreFound"},
 	"seed":      {"TestTheDoctorSeesAgentsOfItsOwnServer"},
 	"users":     {"TestTheAdviceOnDamagedUsersIsFollowed"},
+	"tenants":   {"TestTheAdviceOnTenantsThatAreForgottenIsFollowed"},
 }
 
 var onConf = []string{"TestTheAdviceOnAConfigurationIsFollowed"}

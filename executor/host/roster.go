@@ -2,9 +2,15 @@ package host
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/tenancy"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -19,6 +25,8 @@ type roster struct {
 	entries  map[string]api.TenantEntry // of the control stream, the last of each tenant
 
 	known sync.Once // that these are all, at the start
+
+	forgotten []string // that had tiles here then, and that nothing named
 }
 
 // all are the actors of all tenants, in the order in which they came.
@@ -128,6 +136,7 @@ func (h *Host) follow(ctx context.Context, run func(*actor)) {
 			late = true
 			known()
 			adding.Go(func() { h.addFlagged(ctx, first) })
+			adding.Go(func() { h.findForgotten(ctx) })
 			continue
 		}
 		e, err := tenancy.Parse(change.Tenant, change.Value, change.Sequence)
@@ -180,4 +189,46 @@ func (h *Host) addFlagged(ctx context.Context, tenants []string) {
 				"problem", a.Error)
 		}
 	}
+}
+
+// findForgotten looks for tenants that have a second copy here and that nothing names: the control
+// stream is lost with the server's folder, and they with it. The folder of an erased tenant is
+// removed; one that could not be yet is not meant.
+func (h *Host) findForgotten(ctx context.Context) {
+	folders, err := os.ReadDir(h.tilesRoot())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		h.log.Error("cannot look which tenants have tiles here", "error", err)
+	}
+	var found []string
+	for _, folder := range folders {
+		tenant := folder.Name()
+		if !ledger.ValidToken(tenant) || h.roster.of(tenant) != nil {
+			continue
+		}
+		hashes, err := os.Stat(filepath.Join(h.tilesRoot(), tenant, tiles.HashesName))
+		if err != nil || hashes.Size() == 0 {
+			continue
+		}
+		if erased, err := h.erasedAt(ctx, tenant); err == nil && erased != "" || ctx.Err() != nil {
+			continue
+		}
+		h.log.Error("a tenant has tiles here, and the control stream does not name it: nothing is done "+
+			"for it", "tenant", tenant, "next", "sagenbaum tenant add, then sagenbaum ledger repair")
+		found = append(found, tenant)
+	}
+	h.roster.mu.Lock()
+	defer h.roster.mu.Unlock()
+	h.roster.forgotten = found
+}
+
+// lost are the tenants that were forgotten, and are not added again yet.
+func (r *roster) lost() (names []string) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, name := range r.forgotten {
+		if r.byName[name] == nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -2,6 +2,8 @@ package host
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -128,6 +130,35 @@ func TestAServerWithoutTenantsGetsItsFirst(t *testing.T) {
 	if got := slices.Sorted(slices.Values(h.Tenants())); !slices.Equal(got, []string{"default", "shop"}) {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestATenantThatTheControlStreamHasLostIsNamed, when its tiles are here, until it is added again.
+func TestATenantThatTheControlStreamHasLostIsNamed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.follow = true
+	h, stop := r.host("h1")
+	if a := tenancyOf(t, h, api.TenantAdd, api.TenantRequest{Tenant: "shop"}); a.Error != "" {
+		t.Fatal(a)
+	}
+	r.holds("shop")
+	r.holds("t")
+	stop()
+	r.stopServer()
+	if err := os.RemoveAll(filepath.Join(r.dir, "nats")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(r.dir, "h1", "tiles", "empty"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.startServer()
+	h, _ = r.host("h1")
+	forgotten := func() []string { return h.Tenancy(t.Context(), api.TenantLs, nil).(api.TenantsAnswer).Forgotten }
+	r.eventually("it is missed", func() bool { return slices.Equal(forgotten(), []string{"shop"}) })
+	if a := tenancyOf(t, h, api.TenantAdd, api.TenantRequest{Tenant: "shop"}); a.Error != "" {
+		t.Fatal(a)
+	}
+	r.eventually("it is known again", func() bool { return len(forgotten()) == 0 })
 }
 
 // TestAnErasedTenantIsNotAddedAgain.

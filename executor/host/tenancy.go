@@ -41,7 +41,8 @@ func (h *Host) Tenancy(ctx context.Context, verb string, body []byte) any {
 
 // tenantsListed are the tenants by name, with what the control stream says of them.
 func (h *Host) tenantsListed() api.TenantsAnswer {
-	a := api.TenantsAnswer{Tenants: slices.Sorted(slices.Values(h.Tenants()))}
+	a := api.TenantsAnswer{Tenants: slices.Sorted(slices.Values(h.Tenants())),
+		Forgotten: h.roster.lost()}
 	for _, tenant := range a.Tenants {
 		if e, ok := h.roster.entry(tenant); ok {
 			a.Entries = append(a.Entries, e)

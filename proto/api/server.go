@@ -8,7 +8,10 @@ type TenantsAnswer struct {
 	// Entries are what the control stream says of them, by name. A tenant that only a flag of
 	// its host names has none.
 	Entries []TenantEntry `json:"entries,omitempty"`
-	Error   string        `json:"error,omitempty"`
+	// Forgotten are those whose tiles the host has, and that nothing names: the control stream was
+	// lost. Nothing is done for them.
+	Forgotten []string `json:"forgotten,omitempty"`
+	Error     string   `json:"error,omitempty"`
 }
 
 // States of a tenant, as the control stream has them.

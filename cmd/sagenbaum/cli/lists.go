@@ -144,15 +144,15 @@ func (c *Client) Workers(ctx context.Context) (api.WorkersAnswer, error) {
 	return Ask(ctx, c, api.WorkerLs, api.Nothing{})
 }
 
-// Tenants are those that a host serves, by name: any host answers for its own.
-func (c *Client) Tenants(ctx context.Context) ([]string, error) {
-	var answer api.TenantsAnswer
-	err := c.askOn(ctx, api.ServerSubject(api.TenantLs), "the tenants", api.Nothing{}, &answer)
+// Tenants are those that a host serves, and those that it has forgotten, by name: any host answers
+// for its own.
+func (c *Client) Tenants(ctx context.Context) (answer api.TenantsAnswer, err error) {
+	err = c.askOn(ctx, api.ServerSubject(api.TenantLs), "the tenants", api.Nothing{}, &answer)
 	var failure *Failure
 	if errors.As(err, &failure) && failure.Code == ExitNoServer {
-		return c.ledgers(ctx) // hosts of an earlier version, or none
+		answer.Tenants, err = c.ledgers(ctx) // hosts of an earlier version, or none
 	}
-	return answer.Tenants, err
+	return answer, err
 }
 
 // ledgers are the tenants that have a ledger. It asks JetStream for the names of streams,

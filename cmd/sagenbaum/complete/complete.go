@@ -208,5 +208,6 @@ func liveHosts(cmd *cobra.Command, c *cli.Client, _ wordsSoFar) (out []string, e
 }
 
 func liveTenants(cmd *cobra.Command, c *cli.Client, _ wordsSoFar) ([]string, error) {
-	return c.Tenants(cmd.Context())
+	answer, err := c.Tenants(cmd.Context())
+	return answer.Tenants, err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -122,4 +123,32 @@ func lostKeyNext(c api.Checkpoint) string {
 	return fmt.Sprintf("copy the folder of keys from the host that has signed, or from a backup, "+
 		"which needs no restart. Only if no copy is left%s: sagenbaum key rotate --lost %q --reason %q "+
 		"(docs/guide/checkpoints.md)", whose, key, "the key is lost")
+}
+
+// examineForgotten says which tenants a host has a second copy of, and does nothing for. It asks
+// about no tenant, as `tenant ls` does.
+func examineForgotten(ctx context.Context, s *cli.Settings) (findings []Finding) {
+	const check = "tenants"
+	if self := s.Self; self != nil && self.Role != access.Local && self.Tenant != access.AllTenants {
+		return []Finding{skipped(check, "", "not checked: only users of all tenants are told")}
+	}
+	var tenants api.TenantsAnswer
+	s.Everywhere(true)
+	err := s.With(func(c *cli.Client) (err error) {
+		tenants, err = c.Tenants(ctx)
+		return err
+	})
+	if err != nil {
+		return []Finding{problem(check, err)}
+	}
+	for _, tenant := range tenants.Forgotten {
+		findings = append(findings, broken(check, fmt.Sprintf("sagenbaum tenant add %[1]s, then "+
+			"sagenbaum ledger repair --tenant %[1]s --dry-run --reason \"look first\" "+
+			"(docs/guide/repair.md)", tenant), "the tiles of tenant %s are here, and the control stream "+
+			"does not name it: its deadlines and undos wait", tenant))
+	}
+	if len(findings) == 0 {
+		findings = append(findings, ok(check, "all that have tiles here are served"))
+	}
+	return findings
 }
