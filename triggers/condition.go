@@ -302,16 +302,21 @@ func (c *Condition) Foregone() (Truth, error) {
 	}
 }
 
-// Stuck returns the error with which every evaluation in a scope ends, whatever becomes known, as
-// where a text is added to a number of the input; nil: it may answer, as far as can be told. What
-// time or a fact could end, and what changes in the scope by itself, is not counted on.
+// Stuck returns an error that keeps the condition from ever being true in a scope, whatever becomes
+// known, as where a text is added to a number of the input; nil: it may be true, as far as can be
+// told. What time, a fact or an answer could end, and what changes in the scope by itself, is not
+// counted on.
 func (c *Condition) Stuck(s Scope) error {
-	if c.shape.extent.closed || c.shape.extent.member || c.ReadsClock() ||
-		c.Reads("plan.status", "plan.actions", "plan.step", "plan.opened_at", "plan.active_at",
-			"action.at") {
+	e := &evaluation{}
+	result := c.Hold(s).evaluate(e, s.NowNs, never{}, false)
+	if !c.shape.extent.closed && result.Err != nil {
+		return result.Err
+	}
+	skeleton := c.shape.skeleton
+	if skeleton == nil || !skeleton.keptByErrors(e.leaves) {
 		return nil
 	}
-	return c.Evaluate(s, never{}).Err
+	return evaluationError(nil, e.failure)
 }
 
 // Nothing is a View in which nothing has happened.

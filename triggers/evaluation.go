@@ -20,8 +20,10 @@ type evaluation struct {
 	scope    scopeReader // of a condition that asks the scope for more than names
 	view     View
 	nowNs    int64
-	full     bool // readings and waits are wanted
-	blank    bool // nothing is known, and nothing is known to be absent: see Foregone
+	full     bool  // readings and waits are wanted
+	blank    bool  // nothing is known, and nothing is known to be absent: see Foregone
+	open     bool  // all may yet become known: see Condition.Stuck
+	failure  error // of a leaf, where it is open
 	wakeNs   int64
 	facts    []readFact
 	keys     []string // touched by functions of time, without reading the fact
@@ -116,6 +118,7 @@ func (h *Held) evaluate(e *evaluation, nowNs int64, v View, full bool) Result {
 		e.scope.s = h.scope
 	}
 	e.world, e.facts, e.waits = world{e, worldFacts}, e.factsFirst[:0], e.waitsFirst[:0]
+	_, e.open = v.(never)
 	e.leaf = -1
 	if s.leafCount > len(e.leafFirst) {
 		e.leaves = make([]leafValue, s.leafCount)
@@ -222,8 +225,8 @@ func (e *evaluation) compiled(name string) (any, bool) {
 		if e.term != nil {
 			n = e.term.slots[n]
 		}
-		if e.blank {
-			return e.unknown(wait{kind: waitText, name: e.held.shape.slots[n].path}), true
+		if path := e.held.shape.slots[n].path; e.blank || e.open && !settled(path) {
+			return e.unknown(wait{kind: waitText, name: path}), true
 		}
 		value := e.held.values[n]
 		if missing, ok := value.(*absent); ok {
@@ -235,6 +238,12 @@ func (e *evaluation) compiled(name string) (any, bool) {
 		return value, true
 	}
 	return nil, false
+}
+
+// settled reports whether an action that is about to be registered has what a name of the scope will
+// always be.
+func settled(path string) bool {
+	return finalName(path, false) && path != "plan.opened_at" && path != "action.at"
 }
 
 func (e *evaluation) absent(a *absent) ref.Val { return e.unknown(a.wait) }

@@ -54,18 +54,30 @@ func TestWhatIsStuckIsAnErrorForEver(t *testing.T) {
 		Action: &Action{ID: "a", Capability: "x.y", Input: []byte(`{"order":1042,"name":"o7"}`)}}
 	for expression, want := range map[string]bool{
 		`facts["paid/" + action.order] == true`:                               true,
-		`seen("paid/" + action.order)`:                                        false, // as far as can be told
-		`action.name > 5 && seen("k")`:                                        false, // unknown counts first
+		`seen("paid/" + action.order)`:                                        true,
+		`"paid/" + action.order in facts`:                                     true,
+		`absent_for("paid/" + action.order, action.at, duration("2s"))`:       true,
+		`elapsed(at("paid/" + action.order), duration("2s"))`:                 true,
+		`at_least(2, "paid/" + action.order, duration("2s"))`:                 true,
+		`after(action.at) && !("ok/" + action.order in facts)`:                true, // it is unknown or an error
+		`after(action.at) || "ok/" + action.order in facts`:                   false,
+		`before(action.at) ? seen("k") : seen("paid/" + action.order)`:        false,
+		`action.outcome == "done" && action.order + "a" == ""`:                true,
+		`"k" in facts && !("ok/" + action.name in facts)`:                     false,
+		`has(facts["paid/" + action.order].x)`:                                false, // as far as can be told
+		`action["outcome"] + "s" == "dones"`:                                  false,
+		`"output" in action && facts["paid/" + action.order] == true`:         true,
+		`action.name > 5 && seen("k")`:                                        true,
 		`action.name > 5`:                                                     true,
 		`facts["paid/" + action.name] == true`:                                false,
 		`facts["paid/" + string(action.order)] == true`:                       false,
 		`facts["k"] == true || facts["paid/" + action.order] == true`:         false,
-		`!("k" in facts) && facts["paid/" + action.order] == true`:            false, // false once k is there
+		`!("k" in facts) && facts["paid/" + action.order] == true`:            true,
 		`1 / (plan.actions - 1) == 1`:                                         false, // it has two actions next
 		`facts["paid/" + action.output.id] == true`:                           false,
 		`facts["paid/" + action.order] == true && after(plan.deadline)`:       false,
 		`has(facts["k"]) && facts["paid/" + action.order] == true`:            false,
-		`facts["paid/" + action.order] == true && verdict.outcome == "block"`: false,
+		`facts["paid/" + action.order] == true && verdict.outcome == "block"`: true,
 	} {
 		c, err := Compile(expression)
 		if err != nil {
@@ -120,4 +132,67 @@ func TestStepsAreBoundedByNodesOrByTheLimit(t *testing.T) {
 			t.Errorf("%s takes at most %d steps, want at most %d", expression, got, most)
 		}
 	}
+}
+
+// amidErrors joins random conditions, and errors for ever where there is an action.
+func amidErrors(r *rand.Rand, g *oracle.Generator, depth int) string {
+	part := func() string { return "(" + amidErrors(r, g, depth-1) + ")" }
+	if depth > 0 && r.Intn(5) > 0 {
+		switch r.Intn(4) {
+		case 0:
+			return part() + " || " + part()
+		case 1:
+			return "!" + part()
+		case 2:
+			return part() + " ? " + part() + " : " + part()
+		}
+		return part() + " && " + part()
+	}
+	if r.Intn(3) > 0 {
+		return g.Condition(1).Text
+	}
+	return []string{`"u/" + action.n in facts`, `seen("u/" + action.n)`, `facts["u/" + action.n] == 1`,
+		`action.k > 5`, `1 / (action.n - 3) == 1`, `elapsed(at("u/" + action.n), duration("1s"))`}[r.Intn(6)]
+}
+
+// TestNothingThatIsStuckIsEverTrue: on random timelines, from the tick on at which it is.
+func TestNothingThatIsStuckIsEverTrue(t *testing.T) {
+	stuck, free := 0, 0
+	for seed := range int64(testenv.Cases(300, 5000)) {
+		r := rand.New(rand.NewSource(seed))
+		g := &oracle.Generator{Choose: r.Intn, Literal: r.Intn, StartNs: start, TickNs: 1, Ticks: oracleEnd}
+		text := amidErrors(r, g, 3)
+		c, err := Compile(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		h, m, next, kept := randomHistory(r, g), newMemory(t), 0, error(nil)
+		for now := range oracleEnd + 1 {
+			scope, _ := oracleScope(h, now)
+			for m.now = scope.NowNs; next < len(h.facts) && h.facts[next].event.Ns == m.now; next++ {
+				if f := h.facts[next]; f.event.Retracted {
+					m.retract(f.event.Key)
+				} else {
+					m.assert(f.event.Key, f.json, m.now)
+				}
+			}
+			if kept == nil {
+				kept = c.Stuck(scope)
+			}
+			got := c.Evaluate(scope, m)
+			if kept != nil && got.Truth == True {
+				t.Fatalf("%s is stuck (%v), and true at %d", text, kept, now)
+			}
+			if got.Truth == True && strings.Contains(text, "u/") {
+				free++
+			}
+		}
+		if kept != nil {
+			stuck++
+		}
+	}
+	if stuck == 0 || free == 0 {
+		t.Errorf("%d are stuck, and %d true beside an error", stuck, free)
+	}
+	t.Logf("%d stuck, %d true beside an error", stuck, free)
 }

@@ -25,6 +25,7 @@ type clause struct {
 	leaf     int   // index among the leaves
 	falls    fallacy
 	blind    bool // its answer is not watched, and so never final
+	closed   bool // it asks what is known now, so that no answer of it is final
 }
 
 // fallacy says what a leaf can no longer become.
@@ -44,6 +45,7 @@ const (
 	leafTrue
 	leafUnknown
 	leafForever // unknown, and waits for something that never comes
+	leafFailed  // an error, whatever becomes known: see Condition.Stuck
 )
 
 // newSkeleton returns the skeleton of an expression and the number of its leaves.
@@ -76,7 +78,8 @@ func newSkeleton(checked *ast.AST) (*clause, int) {
 
 // leafClause is a leaf of a skeleton.
 func leafClause(e ast.Expr, n int) *clause {
-	return &clause{id: e.ID(), leaf: n, falls: fallacyOf(e), blind: computedIndex(e)}
+	return &clause{id: e.ID(), leaf: n, falls: fallacyOf(e), blind: computedIndex(e),
+		closed: extentOf(e).closed}
 }
 
 // useful reports whether an answer of the leaf that e is may be final.
@@ -130,7 +133,7 @@ func (c *clause) never(truth bool, leaves []leafValue) bool {
 			(test.never(false, leaves) || no.never(truth, leaves))
 	}
 	switch leaves[c.leaf] {
-	case leafForever:
+	case leafForever, leafFailed:
 		return true
 	case leafTrue:
 		return !truth && c.falls.finalTrue || !truth && c.falls.neverFalse
@@ -138,6 +141,25 @@ func (c *clause) never(truth bool, leaves []leafValue) bool {
 		return truth && c.falls.finalFalse
 	}
 	return !truth && c.falls.neverFalse
+}
+
+// keptByErrors reports whether errors among the leaves keep the clause from ever being true, and
+// nothing else does.
+func (c *clause) keptByErrors(leaves []leafValue) bool {
+	c.leaves(func(leaf *clause) {
+		if leaf.closed {
+			leaves[leaf.leaf] = leafUnknown
+		}
+	})
+	if !c.never(true, leaves) {
+		return false
+	}
+	for i, leaf := range leaves {
+		if leaf == leafFailed {
+			leaves[i] = leafUnknown
+		}
+	}
+	return !c.never(true, leaves)
 }
 
 // leafWatch tells the evaluation what a leaf answered.
@@ -186,6 +208,11 @@ func (e *evaluation) leafValueOf(value ref.Val) leafValue {
 	case *types.Unknown:
 		if e.forever(v) {
 			return leafForever
+		}
+	case *types.Err:
+		if e.open {
+			e.failure = v
+			return leafFailed
 		}
 	}
 	return leafUnknown

@@ -171,7 +171,7 @@ func (e *evaluation) among(f *prefixFunction) functions.LateBoundOp {
 		if u.prefix == "" || len(u.prefix) > keyMax {
 			return types.NewErr("a prefix of %d bytes, not of 1 to %d", len(u.prefix), keyMax)
 		}
-		if _, is := e.view.(never); is {
+		if e.open {
 			return e.unknown(wait{kind: waitText, name: "facts " + u.prefix + "*"})
 		}
 		if !e.touch(PrefixKey(u.prefix)) || !u.gather() {

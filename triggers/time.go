@@ -65,7 +65,7 @@ func timeFunctionOf(name string) *timeFunction {
 
 // ResolveFunction binds a function of time to this evaluation.
 func (e *evaluation) ResolveFunction(name string) (op functions.LateBoundOp, found bool) {
-	if e.blank {
+	if e.blank || e.open && timeFunctionOf(name) != nil {
 		return e.blankFunction(name)
 	}
 	switch name {

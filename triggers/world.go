@@ -55,6 +55,9 @@ func (w *world) Get(key ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key)
 	}
+	if w.opens(string(name)) {
+		return w.e.unknown(wait{kind: waitText, name: string(name)})
+	}
 	value, missing := w.find(string(name))
 	if value == nil {
 		return w.e.unknown(missing)
@@ -68,11 +71,22 @@ func (w *world) IsSet(key ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key)
 	}
+	if w.opens(string(name)) {
+		return w.e.unknown(wait{kind: waitText, name: string(name)})
+	}
 	if w.kind == worldFacts {
 		return types.Bool(w.e.read(string(name)).Fact != nil)
 	}
 	value, _ := w.find(string(name))
+	if w.e.open && types.IsUnknown(value) {
+		return value
+	}
 	return types.Bool(value != nil && !types.IsUnknown(value))
+}
+
+// opens reports whether what is under name may change, for one who asks what no future changes.
+func (w *world) opens(name string) bool {
+	return w.e.open && (w.kind == worldFacts || w.kind == worldAction && !settled("action."+name))
 }
 
 // Contains answers `in`.

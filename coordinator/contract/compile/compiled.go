@@ -55,8 +55,8 @@ type held struct {
 	condition *triggers.Condition
 }
 
-// CheckTriggers refuses an action whose values make a condition an error for ever: it would be
-// held, and never answer. What has happened is not refused for it. The error is a *ledger.Refused.
+// CheckTriggers refuses an action for whose values an error keeps a condition from ever being true:
+// it would be held for nothing. What has happened is not refused for it. The error is a *ledger.Refused.
 func (c *Compiled) CheckTriggers(scope func() triggers.Scope) error {
 	if len(c.own) == 0 {
 		return nil
@@ -64,14 +64,14 @@ func (c *Compiled) CheckTriggers(scope func() triggers.Scope) error {
 	s := scope()
 	for _, t := range c.own {
 		if err := t.condition.Stuck(s); err != nil {
-			return ledger.Refuse("action.input", fmt.Sprintf("trigger %s of %s can never answer for it: "+
+			return ledger.Refuse("action.input", fmt.Sprintf("trigger %s of %s can never be true for it: "+
 				"%v", t.name, c.Capability, err), stuckWanted)
 		}
 	}
 	return nil
 }
 
-// stuckWanted is what to do about a condition that is an error for ever.
+// stuckWanted is what to do about such a condition.
 const stuckWanted = "a condition that takes such values, as with string(action.order)"
 
 type bound struct {

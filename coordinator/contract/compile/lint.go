@@ -331,11 +331,11 @@ func (l *linter) trigger(c *Compiled, field string, condition *triggers.Conditio
 	return payload
 }
 
-// stuck reports whether values as in an example make a condition an error for ever.
+// stuck reports whether an error keeps a condition from ever being true for values as in an example.
 func (l *linter) stuck(field string, condition *triggers.Condition, scope triggers.Scope) bool {
 	err := condition.Stuck(scope)
 	if err != nil {
-		l.fail(field, "can never answer for an action as in the examples: "+err.Error(), stuckWanted)
+		l.fail(field, "can never be true for an action as in the examples: "+err.Error(), stuckWanted)
 	}
 	return err != nil
 }

@@ -100,10 +100,11 @@ func TestLintSaysWhatIsProbablyNotMeant(t *testing.T) {
 		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"), `7:15: error: triggers[t]: reads action.input.amount, which is payload; lift: [amount]`},
 		{doc("a.create", probed+"lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"), ``},
 		{doc("a.create", probed+"lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\nexamples: [{input: {amount: 7}}]\n"), `8:15: error: triggers[t]: fires at once`},
-		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\ntriggers: {t: 'facts[\"paid/\" + action.n] == true'}\nexamples: [{input: {n: 7}}]\n"), `8:15: error: triggers[t]: can never answer`},
+		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\ntriggers: {t: 'facts[\"paid/\" + action.n] == true'}\nexamples: [{input: {n: 7}}]\n"), `8:15: error: triggers[t]: can never be true`},
+		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\ntriggers: {t: 'absent_for(\"paid/\" + action.n, action.at, duration(\"1h\"))'}\nexamples: [{input: {n: 7}}]\n"), `8:15: error: triggers[t]: can never be true`},
 		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\n"+
 			"triggers: {t: 'facts[\"paid/\" + action.output.n] == true'}\n"+
-			"examples: [{input: {}, output: {n: 7}}]\n"), `8:15: error: triggers[t]: can never answer`},
+			"examples: [{input: {}, output: {n: 7}}]\n"), `8:15: error: triggers[t]: can never be true`},
 		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\n"+
 			"triggers: {t: 'facts[\"paid/\" + string(action.output.n)] == true'}\n"+
 			"examples: [{input: {}, output: {n: 7}}]\n"), ``},
