@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -68,7 +67,7 @@ func storyNotes(l api.StoryLine) (notes []string) {
 		notes = append(notes, "condition: "+l.Condition)
 	}
 	for _, r := range l.Read {
-		text := "read " + r.Name + " = " + cmp.Or(r.Value, "unknown")
+		text := "read " + r.Name + " = " + r.Known()
 		if r.Record != "" {
 			text += " (sequence " + r.Record + ")"
 		}

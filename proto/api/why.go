@@ -167,6 +167,17 @@ type StoryLine struct {
 // ReadLine is one value that a condition read.
 type ReadLine struct {
 	Name   string `json:"name"`
-	Value  string `json:"value,omitempty"`  // JSON; empty: unknown
+	Value  string `json:"value,omitempty"`  // JSON; empty: see Known
 	Record string `json:"record,omitempty"` // sequence of the record that set it
+}
+
+// Known is the value, or what is known of it: that it was there, or nothing.
+func (r ReadLine) Known() string {
+	switch {
+	case r.Value != "":
+		return r.Value
+	case r.Record != "":
+		return "present"
+	}
+	return "unknown"
 }

@@ -74,14 +74,11 @@ func writeStoryLine(w io.Writer, p cli.Pen, why api.Why, line api.StoryLine,
 		note("condition: %s", cli.Clip(line.Condition, 160))
 	}
 	for _, read := range line.Read {
-		value, at := read.Value, ""
-		if value == "" {
-			value = "unknown"
-		}
+		at := ""
 		if read.Record != "" {
 			at = " (sequence " + read.Record + ")"
 		}
-		note("read %s = %s%s", read.Name, cli.Clip(value, 120), at)
+		note("read %s = %s%s", read.Name, cli.Clip(read.Known(), 120), at)
 	}
 	if line.Void != "" {
 		note("%s %s", p.In("31", "it does not count:"), cli.Clip(line.Void, 200))
