@@ -299,11 +299,12 @@ func (h *happened) Unwrap() error { return h.as.past }
 
 // Settle records what became of an action that does not run in this process: one of an earlier
 // process under the same writer, or one whose outcome here was doubt. cause is what a forward
-// returns: nil, NotTaken, or anything else for doubt. It is durable when it returns nil. What is
-// recorded already is no error where it says the same.
+// returns: nil, NotTaken, or anything else for doubt. With a cause it may also be an action that
+// waits for its verdict here: its forward is not called any more, and Do returns a *Recorded. It
+// is durable when it returns nil. What is recorded already is no error where it says the same.
 //
-// Errors: *Refused (no such action, or it runs in this process), *Recorded (it is known to have
-// ended otherwise), as of Flush.
+// Errors: *Refused (no such action, or its forward runs in this process), *Recorded (it is known
+// to have ended otherwise), as of Flush.
 func (p *Plan) Settle(ctx context.Context, action string, outcome Outcome, cause error) error {
 	if err := p.settle(ctx, action, outcome, cause); err != nil {
 		return fmt.Errorf("cannot settle action %q: %w", action, err)
@@ -334,20 +335,28 @@ func (p *Plan) settle(ctx context.Context, id string, outcome Outcome, cause err
 		return err
 	}
 	p.mu.Lock()
-	if a.state != actionEnded {
+	left := a.state == actionRegistered && cause != nil // before its forward was called
+	if a.state != actionEnded && !left {
 		p.mu.Unlock()
 		return ledger.Refuse("action", fmt.Sprintf("%q runs in this process", id),
 			"its outcome from its forward")
 	}
 	a.contract = contract
 	record, done := a.settled(outcome, cause)
-	if said, err := a.contradicts(record, done); err != nil || said {
-		p.mu.Unlock()
-		return err
+	if !left {
+		if said, err := a.contradicts(record, done); err != nil || said {
+			p.mu.Unlock()
+			return err
+		}
 	}
 	b := newBundle(p.id, record)
 	if err = p.queue(b); err == nil {
 		a.note(record, done)
+	}
+	if err == nil && left {
+		known := a.known()
+		a.state, a.givenUp = actionEnded, &known
+		p.change()
 	}
 	p.mu.Unlock()
 	if err != nil {
@@ -411,6 +420,9 @@ func (a *action) known() Recorded {
 		Outcome: outcomeName(a.said)}
 	if failed := a.said.GetForwardFailed(); failed != nil {
 		known.Code, known.Message = failed.Code, failed.Message
+	}
+	if doubt := a.said.GetForwardInDoubt(); doubt != nil {
+		known.Code, known.Message = doubt.Code, doubt.Message
 	}
 	if a.verdict != nil {
 		known.By = a.verdict.By

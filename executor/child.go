@@ -83,7 +83,7 @@ func (s *fold) attach(p *plan) {
 		why = "has staged action " + d.ParentAction + ", which happens when it is committed"
 	}
 	if why != "" {
-		s.signal(p, rowspb.Signal_SIGNAL_FAILED, "its parent plan "+d.ParentPlan+" "+why, back{})
+		s.signal(p, rowspb.Signal_SIGNAL_FAILED, ledger.ReasonParent+d.ParentPlan+" "+why, back{})
 		return
 	}
 	var before []uint32

@@ -74,6 +74,10 @@ const suspendedBy = "suspended by "
 // of the refusal follows.
 const ReasonUnopened = "its opening was refused"
 
+// ReasonParent begins why a plan has failed that is not a part of the one that it names as its
+// parent; the parent, and what kept it from that, follow.
+const ReasonParent = "its parent plan "
+
 // TenantRefusal is what OverLimit or Suspended has said, where it is the reason of a plan's end, or
 // of a record's refusal; nil: the reason is another one.
 func TenantRefusal(reason string) *Refused {

@@ -47,6 +47,17 @@ func (a *act) calling() bool {
 	}
 }
 
+// pending reports whether the action is being registered, or waits for its verdict.
+func (a *act) pending() bool {
+	select {
+	case <-a.done:
+	case <-a.started:
+	default:
+		return true
+	}
+	return false
+}
+
 // differs names what another declaration of the action states otherwise; empty: nothing.
 func (a *act) differs(b coordinator.Action) string {
 	x, _ := a.declared.Input.(json.RawMessage)
@@ -327,6 +338,11 @@ func (d *Door) doOutcome(ctx context.Context, who Caller, q *Outcome) (Told, err
 	h.mu.Lock()
 	a := h.acts[q.Action]
 	h.mu.Unlock()
+	if a != nil && t.cause != nil {
+		if err := a.leave(ctx, h, t); err != nil {
+			return Told{}, err
+		}
+	}
 	if a != nil && a.calling() {
 		select {
 		case a.told <- t:
@@ -368,6 +384,27 @@ func (d *Door) doOutcome(ctx context.Context, who Caller, q *Outcome) (Told, err
 		d.passOn(ctx, who, q, h.plan.Stored())
 	}
 	return answer, nil
+}
+
+// leave ends an act that is given up before it may be called: once it is registered, so that no
+// verdict has it called later, when no one is there any more to say what became of it.
+func (a *act) leave(ctx context.Context, h *held, t told) error {
+	ctx, cancel := context.WithTimeout(ctx, askMax)
+	defer cancel()
+	for a.pending() {
+		err := h.plan.Settle(ctx, a.declared.ID, t.outcome, t.cause)
+		if err != nil && !errors.As(err, new(*ledger.Refused)) { // or it is not registered yet
+			return err
+		}
+		select {
+		case <-a.done:
+		case <-a.started:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(askPause):
+		}
+	}
+	return nil
 }
 
 // outlived takes what an action of a writer has done that lost its plan, and that an earlier

@@ -45,7 +45,7 @@ func (b *book) joinParent(e ledger.Entry, p *plan) {
 		why = "has staged action " + d.ParentAction + ", which happens when it is committed"
 	}
 	if why != "" {
-		b.wants(p, signalFailed, "its parent plan "+d.ParentPlan+" "+why, back{})
+		b.wants(p, signalFailed, ledger.ReasonParent+d.ParentPlan+" "+why, back{})
 		return
 	}
 	var before []uint32
