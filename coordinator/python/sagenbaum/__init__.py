@@ -11,26 +11,22 @@ says. ``Sagenbaum`` is for ordinary code, ``AsyncSagenbaum`` for asyncio.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextvars
 import functools
 import hashlib
-import http.client
 import inspect
 import json
 import os
-import re
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 import uuid
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Callable
+
+from ._door import (Conflict, Refused, SagenbaumError, Unauthorized, Unavailable, _Door, parse_credentials)
 
 __all__ = [
     "AsyncPlan", "AsyncSagenbaum", "Blocked", "Call", "CommitWaits", "Conflict", "NotTaken", "Plan",
@@ -44,41 +40,6 @@ def new_id() -> str:
     ms = time.time_ns() // 1_000_000
     rest = int.from_bytes(os.urandom(10), "big")
     return str(uuid.UUID(int=ms << 80 | 7 << 76 | (rest >> 68) << 64 | 2 << 62 | rest & (1 << 62) - 1))
-
-
-class SagenbaumError(Exception):
-    """Why a request was not carried out."""
-
-    def __init__(self, error: dict[str, Any]):
-        self.status: int = error.get("status", 0)
-        self.code: str = error.get("code", "")
-        self.field: str | None = error.get("field")
-        self.problem: str = error.get("problem", "")
-        self.want: str | None = error.get("want")
-        self.limit: str | None = error.get("limit")
-        self.agent: str | None = error.get("agent")  #: that has the plan, where it was handed to that one
-        self.stored: str | None = error.get("stored")
-        text = f"{self.field}: {self.problem}" if self.field else self.problem
-        super().__init__(f"{text}; want {self.want}" if self.want else text)
-
-
-class Refused(SagenbaumError):
-    """``field`` of the request is wrong, and ``want`` would be right. Nothing is stored."""
-
-
-class Conflict(SagenbaumError):
-    """It was decided before: the plan has ended, or another process goes on with it."""
-
-
-class Unavailable(SagenbaumError):
-    """No answer in time. ``stored`` says whether anything is in the ledger."""
-
-
-class Unauthorized(SagenbaumError):
-    """The token is missing, not good, or of a user that may not do this; or too many that were not good were shown.
-
-    Asking again with it does not help. ``field`` is ``authorization`` where the token itself is what is wrong.
-    """
 
 
 class NotTaken(Exception):
@@ -129,28 +90,6 @@ def _text(error: BaseException) -> str:
     return said[:1000].encode("utf-8", "replace").decode()
 
 
-_errors = {401: Unauthorized, 403: Unauthorized, 409: Conflict, 422: Refused, 429: Unavailable, 503: Unavailable}
-
-
-def _error(status: int, error: Any) -> SagenbaumError:
-    if not isinstance(error, dict):  # a proxy before the door may answer with any text
-        error = {"status": status, "problem": f"status {status}"}
-    if status in (401, 403):
-        error = {"status": status, "code": "unauthorized", "field": "authorization", "stored": "nothing", **error}
-    if status == 429 and error.get("field") == "authorization":  # for tokens that are not good
-        return Unauthorized(error)
-    return _errors.get(status, SagenbaumError)(error)
-_request_seconds = 100  # that one request may take
-
-
-def parse_credentials(text: str) -> dict[str, Any]:
-    """Reads the line that ``sagenbaum user add`` writes into a file of credentials."""
-    line = re.search(r"^# sagenbaum (\S+)$", text, re.MULTILINE)
-    if not line:
-        raise ValueError("no file of credentials of sagenbaum user add")
-    return json.loads(base64.b64decode(line.group(1)))
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         return f"{value.total_seconds():f}s"
@@ -161,95 +100,6 @@ def _plain(value: Any) -> Any:
 
 def _given(**fields: Any) -> dict[str, Any]:
     return {name: _plain(value) for name, value in fields.items() if value is not None}
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """What a redirect leads to is not the door, and must not get the token."""
-
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
-
-
-def _opener(url: str) -> urllib.request.OpenerDirector:
-    """What opens requests: for a door on this machine without the proxies of the environment."""
-    host = urllib.parse.urlsplit(url).hostname or ""
-    own = host in ("localhost", "::1") or host.startswith("127.")
-    return urllib.request.build_opener(_NoRedirect, *([urllib.request.ProxyHandler({})] if own else []))
-
-
-class _Door:
-    """Requests, each asked again while there is no answer: every verb may be repeated."""
-
-    def __init__(self, agent: str | None, tenant: str | None, creds: str | None, url: str | None,
-                 token: str | None, writer: str | None, timeout: float):
-        found: dict[str, Any] = {}
-        creds = creds or os.environ.get("SAGENBAUM_CREDS")
-        if creds and not (url and token):
-            with open(creds, encoding="utf-8") as file:
-                found = parse_credentials(file.read())
-        self.tenant = tenant or (found.get("tenant") if found.get("tenant") != "*" else None) or "default"
-        name = agent or (found.get("name") if found.get("role") != "local" else None)
-        if not name:
-            raise TypeError("agent: missing; want the name of the agent")
-        self.name: str = name
-        url = url or found.get("door") or os.environ.get("SAGENBAUM_HTTP")
-        token = token or found.get("token") or os.environ.get("SAGENBAUM_TOKEN")
-        if token and not url:  # whoever has the default address must not get it
-            raise TypeError("url: the credentials name no door; want url, SAGENBAUM_HTTP, or a server with --http")
-        url = url or "http://127.0.0.1:4270"
-        self._opener = _opener(url)
-        path = "/".join(urllib.parse.quote(part, safe="") for part in (self.tenant, self.name))
-        self.base = f"{url.rstrip('/')}/v1/{path}"
-        self.headers = {"Content-Type": "application/json"}
-        if token:
-            self.headers["Authorization"] = f"Bearer {token}"
-        self.writer = writer or f"py-{uuid.uuid4()}"
-        self.timeout = timeout
-
-    def ask(self, verb: str, request: dict[str, Any], lost: Callable[[], None] | None = None) -> Any:
-        body = json.dumps(request, allow_nan=False).encode()
-        made = urllib.request.Request(f"{self.base}/{verb}", body, self.headers)
-        return json.loads(self._send(made, lost))
-
-    def blob(self, plan: str, digest: str, value: bytes | None = None, kind: str = "") -> bytes:
-        """Stores a value, or reads it."""
-        path = "/".join(urllib.parse.quote(part, safe="") for part in ("plans", plan, "blobs", digest))
-        headers = {**self.headers, "Content-Type": kind} if value is not None else self.headers
-        method = "GET" if value is None else "PUT"
-        return self._send(urllib.request.Request(f"{self.base}/{path}", value, headers, method=method))
-
-    def _send(self, request: urllib.request.Request, lost: Callable[[], None] | None = None) -> bytes:
-        end, delay = time.monotonic() + self.timeout, 0.05
-        while True:
-            try:
-                return self._once(request)
-            except Unavailable as failed:
-                if lost and failed.stored != "nothing":
-                    lost()
-                lasting = failed.status == 429 and failed.stored != "nothing"  # a limit of the tenant
-                if lasting or time.monotonic() + delay > end:
-                    raise
-            time.sleep(delay)
-            delay = min(2 * delay, 1.0)
-
-    def _once(self, request: urllib.request.Request) -> bytes:
-        try:
-            with self._opener.open(request, timeout=_request_seconds) as response:
-                return response.read()
-        except urllib.error.HTTPError as failed:
-            if 300 <= failed.code < 400:
-                raise SagenbaumError({"status": failed.code, "code": "redirected", "field": "url", "stored": "unknown",
-                                      "problem": "the answer is a redirect, which is not followed",
-                                      "want": "the address of the door itself"}) from None
-            try:
-                error = json.load(failed)["error"]
-            except (ValueError, LookupError, TypeError, OSError, http.client.HTTPException):
-                error = None
-            raise _error(failed.code, error) from None
-        except (OSError, http.client.HTTPException, ValueError) as failed:
-            raise Unavailable({"status": 503, "code": "unavailable", "stored": "unknown",
-                               "problem": f"no answer of {self.base}: {failed}",
-                               "want": "the same again"}) from failed
 
 
 def _outcome(error: BaseException, not_taken: Callable[[BaseException], bool] | None) -> dict[str, Any]:
