@@ -7,6 +7,7 @@ import concurrent.futures
 import http.server
 import json
 import os
+import socket
 import tempfile
 import threading
 import time
@@ -49,7 +50,7 @@ class Plans(unittest.TestCase):
     def test_what_an_earlier_process_has_registered_is_not_called_again(self):
         p = Sagenbaum.connect(writer="py-stable").plan(id="py-again")
         answer = {"action": "1", "state": "accepted", "repeated": True, "key": "k"}
-        p._door.ask = lambda verb, request, lost=None: answer
+        p._door.ask = lambda verb, request, lost=None, **more: answer
         with self.assertRaises(Recorded):
             p.do("page.read", "a", lambda: self.fail("called"))
 
@@ -213,6 +214,46 @@ class Plans(unittest.TestCase):
             p.do("hotel.book", {}, self.fail)
         q.commit()
 
+    def test_what_is_new_after_a_resume_is_called_though_an_answer_is_lost(self):
+        sb.plan(id="py-new")
+        sb.ask("plan.act", plan="py-new", writer=sb.writer, action="old", capability="page.read", input="a")
+        q = Sagenbaum.connect().resume("py-new")
+        real = q._door.ask
+
+        def ask(verb, request, lost=None, **more):
+            if verb == "plan.act" and lost:
+                real(verb, request, **more)
+                lost()  # and the same again
+            return real(verb, request, lost, **more)
+
+        q._door.ask = ask
+        self.assertEqual(q.do("page.read", "b", lambda: "called", id="new"), "called")
+        with self.assertRaises(Recorded):
+            q.do("page.read", "a", self.fail, id="old")
+        self.assertEqual([a["outcome"] for a in q.get()["acts"]], ["in_doubt", "completed"])
+        q.commit()
+
+    def test_what_no_call_is_known_of_keeps_the_plan_from_nothing(self):
+        p = sb.plan(id="py-left")
+
+        def ask(verb, request, lost=None, **more):
+            if verb != "plan.act" or lost:
+                return real(verb, request, lost, **more)
+            raise Unavailable({"status": 503, "problem": "no answer", "stored": "unknown"})
+
+        def interrupted(verb, request, lost=None, **more):
+            real(verb, {**request, "wait": "1ms"}, lost, **more)
+            p._door.ask = ask
+            raise KeyboardInterrupt
+
+        real, p._door.ask = p._door.ask, interrupted
+        with self.assertRaises(KeyboardInterrupt):
+            p.do("hotel.book", {}, self.fail, id="a", review=True)
+        p._door.ask = real  # it is told before the commit
+        Sagenbaum.connect(creds=os.environ["BOSS_CREDS"]).give_verdict(p.id, "a", "allow", "late")
+        self.assertEqual(p.commit()["state"], "committed")
+        self.assertEqual([(a["outcome"], a["code"]) for a in p.get()["acts"]], [("failed", "not_taken")])
+
     def test_a_number_that_is_taken_is_no_other_action(self):
         p = sb.plan(id="py-number")
         with self.assertRaises(Refused):
@@ -221,7 +262,7 @@ class Plans(unittest.TestCase):
         q = Sagenbaum.connect().resume(p.id)
         q.cancel()
         asked, answer = [], {"state": "accepted", "key": "k"}
-        q._door.ask = lambda verb, request, lost=None: asked.append((verb, request["action"])) or answer
+        q._door.ask = lambda verb, request, lost=None, **more: asked.append((verb, request["action"])) or answer
         q.do("page.read", "b", lambda: None)
         q.do("page.read", "c", lambda: None, id="4")
         q.stage("note.post", "d", id="5")
@@ -396,6 +437,46 @@ class Tokens(unittest.TestCase):
                 Sagenbaum.connect(creds=file.name)
 
 
+    def test_a_token_or_an_address_that_is_none_is_refused_at_once(self):
+        for field, options in (("token", {"token": "secret\n"}), ("token", {"token": "t\u00f6ken"}),
+                               ("token", {"token": "two words"}), ("url", {"url": "http://127.0.0.1:abc"}),
+                               ("url", {"url": "127.0.0.1:4270"}), ("url", {"url": "http://127.0.0.1\n"}),
+                               ("timeout", {"timeout": 0}), ("timeout", {"timeout": float("nan")})):
+            with self.assertRaisesRegex(TypeError, f"^{field}: ") as caught:
+                Sagenbaum(**{"agent": "tripper", "url": "http://127.0.0.1:1", "token": "secret", **options})
+            self.assertNotIn("secret", str(caught.exception))
+
+
+class Timeouts(unittest.TestCase):
+    """A call ends when its timeout is over, whatever the door does."""
+
+    def setUp(self):
+        self.silent = socket.create_server(("127.0.0.1", 0))  # it takes connections, and answers none
+        self.addCleanup(self.silent.close)
+
+    def connect(self, timeout):
+        return Sagenbaum(agent="tripper", url=f"http://127.0.0.1:{self.silent.getsockname()[1]}", token="t",
+                         timeout=timeout)
+
+    def test_a_door_that_does_not_answer(self):
+        quiet = self.connect(0.3)
+        for ask in (quiet.plan, lambda: quiet.ask("plan.wait", plan="p"),
+                    lambda: quiet._door.blob("p", "0" * 64, b"x")):
+            began = time.monotonic()
+            with self.assertRaises(Unavailable):
+                ask()
+            self.assertLess(time.monotonic() - began, 5)
+
+    def test_a_request_waits_no_longer_than_its_answer_is_waited_for(self):
+        door, asked = self.connect(2)._door, []
+        door._once = lambda request, within: asked.append((json.loads(request.data), within)) or b"{}"
+        for verb, given in (("plan.wait", {}), ("plan.act", {"wait": "1m0.5s"}), ("plan.get", {})):
+            door.ask(verb, given)
+        self.assertEqual([request for request, _ in asked], [{"wait": "1000ms"}, {"wait": "1m0.5s"}, {}])
+        for (_, within), most in zip(asked, (2, 62.5, 2)):
+            self.assertTrue(most - 1 < within <= most, within)
+
+
 class AsyncPlans(unittest.IsolatedAsyncioTestCase):
     async def test_plans_and_verdicts(self):
         asb, boss = AsyncSagenbaum.connect(), Sagenbaum.connect(creds=os.environ["BOSS_CREDS"])
@@ -418,6 +499,42 @@ class AsyncPlans(unittest.IsolatedAsyncioTestCase):
                 await p.do("hotel.book", {}, book)
                 await p.do("page.read", {}, lambda: 1 / 0)
         self.assertEqual((await p.wait())["state"], "compensated")
+
+    async def test_an_action_that_is_given_up_during_its_review_was_not_taken(self):
+        boss = Sagenbaum.connect(creds=os.environ["BOSS_CREDS"])
+        async with AsyncSagenbaum.connect().plan(id="py-async-left") as p:
+            given_up = asyncio.create_task(p.do("hotel.book", {}, self.fail, id="a", review=True))
+            while not any(r["plan"] == p.id for r in boss.reviews()["reviews"]):
+                await asyncio.sleep(0.02)
+            given_up.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await given_up
+            await asyncio.to_thread(boss.give_verdict, p.id, "a", "allow", "late")
+        self.assertEqual([(a["outcome"], a["code"]) for a in (await p.get())["acts"]], [("failed", "not_taken")])
+
+    async def test_a_plan_that_is_given_up_while_it_begins_is_failed(self):
+        asb = AsyncSagenbaum.connect()
+        real, asked, go_on = asb._sync._door.ask, threading.Event(), threading.Event()
+
+        def slow(verb, request, *more, **options):
+            if verb == "plan.begin":
+                asked.set()
+                go_on.wait(30)
+            return real(verb, request, *more, **options)
+
+        async def work():
+            async with asb.plan(id="py-async-begin"):
+                self.fail("it began")
+
+        asb._sync._door.ask = slow
+        working = asyncio.create_task(work())
+        await asyncio.to_thread(asked.wait, 30)
+        working.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await working
+        go_on.set()
+        asb._threads._stores.shutdown()  # once all is told
+        self.assertTrue(sb.ask("plan.wait", plan="py-async-begin")["ended"])
 
     async def test_calls_that_wait_hold_up_none_that_stores(self):
         asb = AsyncSagenbaum.connect()

@@ -11,6 +11,7 @@ says. ``Sagenbaum`` is for ordinary code, ``AsyncSagenbaum`` for asyncio.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import hashlib
@@ -20,13 +21,15 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Callable
 
-from ._door import (Conflict, Refused, SagenbaumError, Unauthorized, Unavailable, _Door, parse_credentials)
+from ._act import Blocked, Recorded, _Act, _Asks, _led
+from ._door import (Conflict, Refused, SagenbaumError, Unauthorized, Unavailable, _Door, parse_credentials,
+                    waits)
 
 __all__ = [
     "AsyncPlan", "AsyncSagenbaum", "Blocked", "Call", "CommitWaits", "Conflict", "NotTaken", "Plan",
@@ -44,22 +47,6 @@ def new_id() -> str:
 
 class NotTaken(Exception):
     """Raise it where the tool's answer proves that it did nothing. Everything else is doubt."""
-
-
-class Recorded(Exception):
-    """The action is recorded and did not complete: its tool is not called."""
-
-    def __init__(self, answer: dict[str, Any]):
-        self.action: str = answer["action"]
-        self.outcome: str = answer.get("outcome", "unknown")
-        self.code: str | None = answer.get("code")
-        self.by: str | None = answer.get("by")
-        said = answer.get("message") or "as recorded"
-        super().__init__(f"action {self.action}: {self.code or self.outcome}: {said}")
-
-
-class Blocked(Recorded):
-    """A supervisor kept the action from being done, or none has said a word in time."""
 
 
 class CommitWaits(Exception):
@@ -107,16 +94,6 @@ def _outcome(error: BaseException, not_taken: Callable[[BaseException], bool] | 
     return _given(outcome="not_taken" if refused else "in_doubt", message=_text(error) or None)
 
 
-def _act_answer(answer: dict[str, Any], unsure: bool) -> tuple[bool, Any]:
-    """Whether the tool is to be called, or what is recorded."""
-    if answer["state"] == "recorded" and answer.get("outcome") == "completed":
-        return False, answer.get("output")
-    if answer["state"] == "recorded" or answer.get("repeated") and unsure:
-        blocked = answer.get("code") in ("blocked", "redirected", "no_verdict")
-        raise (Blocked if blocked else Recorded)(answer)
-    return True, None
-
-
 def _wants_call(forward: Callable[..., Any]) -> bool:
     """Whether a tool takes a Call: it has a parameter without a default."""
     try:
@@ -146,17 +123,7 @@ def _refuse_coroutine(function: Callable[..., Any]) -> None:
         raise TypeError("forward: a coroutine function; want a plain one, or AsyncSagenbaum")
 
 
-_Asks = Generator[tuple[Any, ...], Any, Any]  # requests that may wait, as given to ask; their answers are sent
-
-
-def _led(door: _Door, asks: _Asks) -> Any:
-    """What requests that may wait lead to."""
-    try:
-        request = next(asks)
-        while True:
-            request = asks.send(door.ask(*request))
-    except StopIteration as end:
-        return end.value
+_leave_seconds = 5.0  # to tell of an action that is given up; later its commit tells it
 
 
 class _PlanState:
@@ -172,6 +139,8 @@ class _PlanState:
         self._known = {act["action"] for act in self.recorded}  # ids, which no number is
         self._count = len(self.recorded)
         self._rewinds: int = state.get("rewinds", 0)
+        self._busy: set[str] = set()  # actions whose calls of do have not ended
+        self._left: dict[str, _Act] = {}  # that are not called, and of which this is not told yet
 
     def _number(self, given: str | None) -> str:
         with self._lock:
@@ -190,21 +159,53 @@ class _PlanState:
             self.deadline_at, self._deadline_set = state.get("deadline_at"), state["deadline_set"]
         return state
 
-    def _register(self, capability: str, input: Any, action: str, options: dict[str, Any]) -> _Asks:
-        """Leads to whether the tool is to be called, what is recorded, and the key."""
+    def _act(self, capability: str, input: Any, action: str, options: dict[str, Any]) -> _Act:
         if "stage" in options:  # its tool is not to be called
             raise TypeError("stage: given to what is called; want Plan.stage")
-        fields = {"action": action, "capability": capability, **options}
+        fields = {"plan": self.id, "writer": self._door.writer, "action": action, "capability": capability, **options}
         if input is not None:
             fields["input"] = input
-        own: list[bool] = []  # a request of this call may have registered it
-        fields = {"plan": self.id, "writer": self._door.writer, **fields}
-        while True:
-            answer = yield "plan.act", fields, lambda: own.append(True)
-            if answer["state"] != "waiting":
-                return *_act_answer(answer, self.resumed or not own), answer.get("key", "")
-            if not answer.get("repeated"):
-                own.append(True)
+        left = self._left.pop(action, None)
+        earlier = any(act["action"] == action for act in self.recorded)
+        return _Act(fields, earlier, left.is_own() if left else None)
+
+    @contextlib.contextmanager
+    def _doing(self, action: str) -> Iterator[bool]:
+        """Whether no other call of do, which would tell of it, has the action."""
+        with self._lock:
+            first = action not in self._busy
+            self._busy.add(action)
+        try:
+            yield first
+        finally:
+            if first:
+                self._busy.discard(action)
+
+    def _leave(self, act: _Act, error: BaseException) -> None:
+        """Tells of an action that is not called for an error: its plan would wait for it."""
+        over = isinstance(error, Unavailable) and error.status != 429 and error.stored != "nothing"
+        if isinstance(error, SagenbaumError) and not over or isinstance(error, Recorded) and error.outcome != "unknown":
+            return  # nothing is registered, or all is recorded
+        self._left[act.fields["action"]] = act
+        if not over:  # otherwise there is no time left
+            self._tell_left(min(_leave_seconds, self._door.timeout))
+
+    def _tell_left(self, within: float) -> float:
+        """Tells of what is not called, and returns how many of so many seconds are left."""
+        end = time.monotonic() + within
+        for action, act in list(self._left.items()):
+            ask = functools.partial(self._door.ask, within=max(end - time.monotonic(), 0.001))
+            fields = {name: act.fields[name] for name in ("plan", "writer", "action")}
+            try:
+                # A request that is still on its way would register it after it is told.
+                ask("plan.act", {**act.fields, "wait": "1ms"})
+                ask("plan.outcome", {**fields, **act.left()})
+            except Unavailable:
+                continue  # later
+            except (SagenbaumError, TypeError, ValueError, RecursionError):
+                pass  # nothing is registered, or another outcome is recorded
+            self._left.pop(action, None)
+        return max(end - time.monotonic(), 0.001)
 
     def _waiting(self) -> _Asks:
         while True:
@@ -297,15 +298,22 @@ class Plan(_PlanState):
         """
         _refuse_coroutine(forward)
         action = self._number(id)
-        call, output, key = _led(self._door, self._register(capability, input, action, options))
-        if not call:
-            return output
-        try:
-            output = forward(Call(key, self.id, action, input)) if _wants_call(forward) else forward()
-        except BaseException as error:
-            self._failed(action, _outcome(error, not_taken))
-            raise
-        return self._completed(action, output)
+        act = self._act(capability, input, action, options)
+        with self._doing(action) as first:
+            try:
+                call, output, key = _led(self._door, act.registered())
+            except BaseException as error:
+                if first:
+                    self._leave(act, error)
+                raise
+            if not call:
+                return output
+            try:
+                output = forward(Call(key, self.id, action, input)) if _wants_call(forward) else forward()
+            except BaseException as error:
+                self._failed(action, _outcome(error, not_taken))
+                raise
+            return self._completed(action, output)
 
     def tool(self, capability: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Makes each call of a function an action; its input are the arguments by name, with defaults."""
@@ -375,7 +383,8 @@ class Plan(_PlanState):
         return self._see(self._ask("plan.deadline", reason=reason, follows=self._deadline_set, **{at: _plain(to)}))
 
     def commit(self) -> dict[str, Any]:
-        state = self._ask("plan.commit")
+        more = {"within": self._tell_left(self._door.timeout)} if self._left else {}
+        state = self._door.ask("plan.commit", {"plan": self.id, "writer": self._door.writer}, **more)
         if state["state"] == "committing":
             raise CommitWaits(state)
         return state
@@ -394,6 +403,8 @@ class Plan(_PlanState):
     def settled(self) -> list[dict[str, Any]]:
         """Waits until nothing is asked about what is in doubt in the open plan. What is not known all the same,
         with why, is the answer. A Conflict where the plan is being undone, which settles that itself."""
+        if self._left:
+            self._tell_left(self._door.timeout)
         unknown: list[dict[str, Any]] = _led(self._door, self._settling())
         return unknown
 
@@ -463,8 +474,6 @@ class _Threads:
     Requests that may wait have threads of their own, and a turn each, so that they hold up none that stores.
     """
 
-    waits = ("plan.act", "plan.unwind_to", "plan.wait")  #: verbs whose answers may wait
-
     def __init__(self) -> None:
         self._stores = ThreadPoolExecutor(32, "sagenbaum")
         self._waits = ThreadPoolExecutor(256, "sagenbaum-waits")
@@ -473,7 +482,7 @@ class _Threads:
         return await self._run(self._stores, functools.partial(call, *args, **kwargs))
 
     async def ask(self, door: _Door, verb: str, *request: Any) -> Any:
-        pool = self._waits if verb in self.waits else self._stores
+        pool = self._waits if verb in waits else self._stores
         return await self._run(pool, functools.partial(door.ask, verb, *request))
 
     async def lead(self, door: _Door, asks: _Asks) -> Any:
@@ -496,9 +505,10 @@ class _Threads:
 class AsyncPlan:
     """A Plan for asyncio: the same methods, to be awaited; tools may be coroutines."""
 
-    def __init__(self, begin: Callable[[], Plan], threads: _Threads | None = None):
+    def __init__(self, begin: Callable[[], Plan], threads: _Threads | None = None, new: bool = True):
         self._begin = begin
         self._threads = threads or _Threads()
+        self._new = new  # begin opens it
         self._plan: Plan | None = None
 
     @property
@@ -516,7 +526,38 @@ class AsyncPlan:
         return self._open().__await__()
 
     async def __aenter__(self) -> AsyncPlan:
-        return await self._open()
+        """Opens the plan. Where that is given up, the plan is failed once the door has opened it."""
+        if self._plan is not None or not self._new:
+            return await self._open()
+        begin, lock = self._begin, threading.Lock()
+        begun: list[Plan] = []
+        given_up = False
+
+        def begin_unless_given_up() -> Plan:
+            p = begin()
+            with lock:
+                begun.append(p)
+                late = given_up
+            if late:
+                self._abandon(p)
+            return p
+
+        self._begin = begin_unless_given_up
+        try:
+            return await self._open()
+        except asyncio.CancelledError:
+            with lock:
+                given_up = True
+                late = list(begun)
+            for p in late:
+                await asyncio.shield(self._threads.store(self._abandon, p))
+            raise
+
+    def _abandon(self, p: Plan) -> None:
+        try:
+            p.fail("it was given up while it began")
+        except SagenbaumError:
+            pass  # it has ended already, or no answer comes any more
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         await asyncio.shield(self._threads.store(self.plan.__exit__, kind, error, trace))
@@ -526,18 +567,25 @@ class AsyncPlan:
         """As Plan.do."""
         p = self.plan
         action = p._number(id)
-        call, output, key = await self._threads.lead(p._door, p._register(capability, input, action, options))
-        if not call:
-            return output
-        try:
-            output = forward(Call(key, p.id, action, input)) if _wants_call(forward) else forward()
-            if inspect.isawaitable(output):
-                output = await output
-        except BaseException as error:
-            told = functools.partial(p._failed, action, _outcome(error, not_taken))
-            await asyncio.shield(self._threads.store(told))
-            raise
-        return await self._threads.store(p._completed, action, output)
+        act = p._act(capability, input, action, options)
+        with p._doing(action) as first:
+            try:
+                call, output, key = await self._threads.lead(p._door, act.registered())
+            except BaseException as error:
+                if first:
+                    await asyncio.shield(self._threads.store(p._leave, act, error))
+                raise
+            if not call:
+                return output
+            try:
+                output = forward(Call(key, p.id, action, input)) if _wants_call(forward) else forward()
+                if inspect.isawaitable(output):
+                    output = await output
+            except BaseException as error:
+                told = functools.partial(p._failed, action, _outcome(error, not_taken))
+                await asyncio.shield(self._threads.store(told))
+                raise
+            return await self._threads.store(p._completed, action, output)
 
     def tool(self, capability: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """As Plan.tool, also for coroutine functions; plain ones run in a thread. The calls are awaited."""
@@ -574,6 +622,8 @@ class AsyncPlan:
 
     async def settled(self) -> list[dict[str, Any]]:
         """As Plan.settled."""
+        if self.plan._left:
+            await self._threads.store(self.plan._tell_left, self.plan._door.timeout)
         unknown: list[dict[str, Any]] = await self._threads.lead(self.plan._door, self.plan._settling())
         return unknown
 
@@ -604,7 +654,7 @@ class AsyncSagenbaum:
         return AsyncPlan(functools.partial(self._sync.plan, label, **spec), self._threads)
 
     def resume(self, id: str) -> AsyncPlan:
-        return AsyncPlan(functools.partial(self._sync.resume, id), self._threads)
+        return AsyncPlan(functools.partial(self._sync.resume, id), self._threads, new=False)
 
     async def ask(self, verb: str, **request: Any) -> Any:
         return await self._threads.ask(self._sync._door, verb, request)

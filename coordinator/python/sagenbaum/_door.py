@@ -61,7 +61,34 @@ def _error(status: int, error: Any) -> SagenbaumError:
     if status == 429 and error.get("field") == "authorization":  # for tokens that are not good
         return Unauthorized(error)
     return _errors.get(status, SagenbaumError)(error)
-_request_seconds = 100  # that one request may take
+
+
+_request_seconds = 100.0  # that one request may take
+_wait_seconds = 20.0  # that the door waits where a request does not say
+
+waits = ("plan.act", "plan.unwind_to", "plan.wait")  #: verbs whose answers may wait
+
+
+def _seconds(wait: Any) -> float:
+    """A duration as in "1m30s" in seconds; what is none, the door refuses."""
+    units = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+    return sum(float(n) * units[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", str(wait)))
+
+
+def _checked(url: str, token: str | None, timeout: float) -> None:
+    """Refuses at once what no request could be made with."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or re.search(r"[\s\x00-\x1f\x7f]", url):
+        raise TypeError(f"url: {url!r}; want the address of a door, as in http://127.0.0.1:4270")
+    if token and re.search(r"[^!-~]", token):  # which is a secret, and not shown
+        problem = "it ends in a newline" if token[-1] in "\r\n" else "a character that no token has"
+        raise TypeError(f"token: {problem}; want the token alone, as sagenbaum user token prints it")
+    if not (isinstance(timeout, (int, float)) and timeout > 0):
+        raise TypeError(f"timeout: {timeout!r}; want seconds, more than 0")
 
 
 def parse_credentials(text: str) -> dict[str, Any]:
@@ -106,6 +133,7 @@ class _Door:
         if token and not url:  # whoever has the default address must not get it
             raise TypeError("url: the credentials name no door; want url, SAGENBAUM_HTTP, or a server with --http")
         url = url or "http://127.0.0.1:4270"
+        _checked(url, token, timeout)
         self._opener = _opener(url)
         path = "/".join(urllib.parse.quote(part, safe="") for part in (self.tenant, self.name))
         self.base = f"{url.rstrip('/')}/v1/{path}"
@@ -115,23 +143,33 @@ class _Door:
         self.writer = writer or f"py-{uuid.uuid4()}"
         self.timeout = timeout
 
-    def ask(self, verb: str, request: dict[str, Any], lost: Callable[[], None] | None = None) -> Any:
+    def ask(self, verb: str, request: dict[str, Any], lost: Callable[[], None] | None = None,
+            within: float | None = None) -> Any:
+        """The answer, within so many seconds beside a ``wait`` that is given; default the timeout."""
+        seconds = self.timeout if within is None else within
+        if verb in waits and "wait" in request:
+            seconds += _seconds(request["wait"])
+        elif verb in waits and seconds < 2 * _wait_seconds:  # so that the answer is there in time
+            request = {**request, "wait": f"{max(int(500 * seconds), 1)}ms"}
         body = json.dumps(request, allow_nan=False).encode()
-        made = urllib.request.Request(f"{self.base}/{verb}", body, self.headers)
-        return json.loads(self._send(made, lost))
+        made = urllib.request.Request(f"{self.base}/{urllib.parse.quote(verb, safe='')}", body, self.headers)
+        end = time.monotonic() + seconds
+        return json.loads(self._send(made, end, lambda: end - time.monotonic(), lost))
 
     def blob(self, plan: str, digest: str, value: bytes | None = None, kind: str = "") -> bytes:
-        """Stores a value, or reads it."""
+        """Stores a value, or reads it. It may take as long as something of it moves within the timeout."""
         path = "/".join(urllib.parse.quote(part, safe="") for part in ("plans", plan, "blobs", digest))
         headers = {**self.headers, "Content-Type": kind} if value is not None else self.headers
         method = "GET" if value is None else "PUT"
-        return self._send(urllib.request.Request(f"{self.base}/{path}", value, headers, method=method))
+        made = urllib.request.Request(f"{self.base}/{path}", value, headers, method=method)
+        return self._send(made, time.monotonic() + self.timeout, lambda: self.timeout)
 
-    def _send(self, request: urllib.request.Request, lost: Callable[[], None] | None = None) -> bytes:
-        end, delay = time.monotonic() + self.timeout, 0.05
+    def _send(self, request: urllib.request.Request, end: float, left: Callable[[], float],
+              lost: Callable[[], None] | None = None) -> bytes:
+        delay = 0.05
         while True:
             try:
-                return self._once(request)
+                return self._once(request, max(min(left(), _request_seconds), 0.001))
             except Unavailable as failed:
                 if lost and failed.stored != "nothing":
                     lost()
@@ -141,9 +179,9 @@ class _Door:
             time.sleep(delay)
             delay = min(2 * delay, 1.0)
 
-    def _once(self, request: urllib.request.Request) -> bytes:
+    def _once(self, request: urllib.request.Request, within: float) -> bytes:
         try:
-            with self._opener.open(request, timeout=_request_seconds) as response:
+            with self._opener.open(request, timeout=within) as response:
                 return response.read()
         except urllib.error.HTTPError as failed:
             if 300 <= failed.code < 400:
@@ -155,7 +193,7 @@ class _Door:
             except (ValueError, LookupError, TypeError, OSError, http.client.HTTPException):
                 error = None
             raise _error(failed.code, error) from None
-        except (OSError, http.client.HTTPException, ValueError) as failed:
+        except (OSError, http.client.HTTPException) as failed:
             raise Unavailable({"status": 503, "code": "unavailable", "stored": "unknown",
                                "problem": f"no answer of {self.base}: {failed}",
                                "want": "the same again"}) from failed
