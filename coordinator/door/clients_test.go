@@ -19,9 +19,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// TestTheTypeScriptClient runs coordinator/typescript/test.mjs.
+// TestTheTypeScriptClient runs the tests of coordinator/typescript.
 func TestTheTypeScriptClient(t *testing.T) {
-	client(t, "node", "../typescript", "--test", "--test-reporter=spec", "test.mjs")
+	client(t, "node", "../typescript", "--test", "--test-reporter=spec", "test.mjs", "test_door.mjs")
 }
 
 // TestThePythonClient runs coordinator/python/test_client.py.

@@ -9,7 +9,7 @@ export interface Options {
   token?: string;
   /** This process, by a name that no other one has; default a random one. */
   writer?: string;
-  /** How long a request without an answer is asked again, in ms; default 60,000. */
+  /** How long a request may take with its repeats, in ms; default 60,000. A wait that is given comes on top. */
   timeout?: number;
   fetch?: typeof fetch;
 }

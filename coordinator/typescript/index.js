@@ -106,6 +106,9 @@ function jsonOf(request) {
     const within = paths.get(this);
     const path = within === undefined ? name : Array.isArray(this) ? `${within}[${name}]` : `${within}.${name}`;
     const plain = value instanceof Number ? Number(value) : value;
+    if (this[name] instanceof Date && Number.isNaN(this[name].getTime())) {
+      throw new TypeError(`${path}: an invalid Date; want a valid one, or null`);
+    }
     if (typeof plain === "number" && !Number.isFinite(plain)) {
       throw new TypeError(`${path}: ${plain}; want a finite number, or null`);
     }
@@ -128,7 +131,31 @@ function after(ms, call) {
   return () => clearTimeout(timer);
 }
 
-const longest = 20_000; // ms that one request of the door may wait
+const longest = 20_000; // ms that the door waits where a request does not say
+const requestMax = 100_000; // ms that one request may take
+const leaveMax = 5000; // ms to tell of an action that is given up; later its commit tells it
+const waits = ["plan.act", "plan.unwind_to", "plan.wait"]; // verbs whose answers may wait
+
+/** A duration as in "1m30s" in ms; what is none, the door refuses. */
+function msOf(wait) {
+  const units = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
+  const parts = [...String(wait).matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)];
+  return parts.reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
+}
+
+/** Refuses at once what no request could be made with. */
+function check(url, token, timeout) {
+  if (!/^https?:$/.test(URL.canParse(url) ? new URL(url).protocol : "") || /[\s\p{Cc}]/u.test(url)) {
+    throw new TypeError(`url: ${url}; want the address of a door, as in http://127.0.0.1:4270`);
+  }
+  if (token && /[^!-~]/.test(token)) { // a secret, which is not shown
+    const problem = /[\r\n]$/.test(token) ? "it ends in a newline" : "a character that no token has";
+    throw new TypeError(`token: ${problem}; want the token alone, as sagenbaum user token prints it`);
+  }
+  if (!(typeof timeout === "number" && timeout > 0)) {
+    throw new TypeError(`timeout: ${told(timeout)}; want a number of ms, more than 0`);
+  }
+}
 
 function pause(ms, signal) {
   return new Promise((resolve, reject) => {
@@ -197,6 +224,7 @@ export class Sagenbaum {
   }
 
   constructor({ url, token, tenant, name, writer, timeout = 60_000, fetch }) {
+    check(url, token, timeout);
     if (token && !fetch) unproxied(url);
     this.base = `${url.replace(/\/$/, "")}/v1/${encodeURIComponent(tenant)}/${encodeURIComponent(name)}`;
     this.tenant = tenant;
@@ -209,26 +237,32 @@ export class Sagenbaum {
 
   /**
    * Asks the door. Every verb may be repeated with the same ids, so that no answer is no reason to
-   * give up: it is asked again until `timeout` (ms) has passed.
+   * give up: it is asked again until `timeout` (ms) has passed, beside a `wait` that is given.
    */
-  async ask(verb, request, { signal, lost } = {}) {
+  async ask(verb, request, { signal, lost, within = this.timeout } = {}) {
+    let ms = within;
+    if (waits.includes(verb)) {
+      if (request.wait !== undefined) ms += msOf(request.wait);
+      else if (ms < 2 * longest) request = { ...request, wait: `${Math.ceil(ms / 2)}ms` }; // to be there in time
+    }
     const body = jsonOf(request);
-    return await (await this.#send(verb, { method: "POST", headers: this.headers, body }, signal, lost)).json();
+    return await (await this.#send(verb, { method: "POST", headers: this.headers, body }, ms, signal, lost)).json();
   }
 
   /** Stores a value, or reads it. */
   blob(plan, digest, init = {}, { signal } = {}) {
     const path = ["plans", plan, "blobs", digest].map(encodeURIComponent).join("/");
-    return this.#send(path, { ...init, headers: { ...this.headers, ...init.headers } }, signal);
+    return this.#send(path, { ...init, headers: { ...this.headers, ...init.headers } }, this.timeout, signal);
   }
 
-  async #send(path, init, signal, lost) {
-    const end = Date.now() + this.timeout;
+  async #send(path, init, ms, signal, lost) {
+    const end = Date.now() + ms;
     for (let delay = 50; ; delay = Math.min(2 * delay, 1000)) {
       let failed;
       try {
+        const left = AbortSignal.timeout(Math.ceil(Math.max(Math.min(end - Date.now(), requestMax), 1)));
         const response = direct(await this.fetch(`${this.base}/${path}`, {
-          ...init, redirect: "manual", signal: anyOf(signal, AbortSignal.timeout(2 * longest)),
+          ...init, redirect: "manual", signal: anyOf(signal, left),
         }));
         if (response.ok) return new Response(await response.arrayBuffer());
         failed = errorOf(response.status, await errorIn(response));
@@ -252,7 +286,7 @@ export class Sagenbaum {
     const request = { plan: id, writer: this.writer };
     for (const [name, value] of Object.entries(rest)) {
       const at = name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
-      request[at] = value instanceof Date ? value.toISOString() : value;
+      request[at] = value;
     }
     const state = await this.ask("plan.begin", request);
     if (state.state !== "open") {
@@ -322,6 +356,8 @@ export class Plan {
   #known; // ids, which no number is
   #rewinds;
   #deadlineSet = 0;
+  #busy = new Set(); // actions whose calls of do have not ended
+  #left = new Map(); // actions that are not called, and of which this is not told yet
 
   constructor(client, id, state, recorded) {
     this.client = client;
@@ -367,38 +403,89 @@ export class Plan {
     if (timeout != null && !(typeof timeout === "number" && timeout >= 0)) {
       throw new TypeError(`timeout: ${told(timeout)}; want a number of ms`);
     }
+    signal?.throwIfAborted();
     const id = this.#number(given);
-    const request = { action: id, capability, input, ...rest };
-    let answer;
-    let own = false; // a request of this call may have registered it
-    const lost = () => { own = true; };
-    for (;;) {
-      answer = await this.#ask("plan.act", request, { signal, lost });
-      if (answer.state !== "waiting") break;
-      own ||= !answer.repeated;
+    const first = !this.#busy.has(id); // no other call of do will tell of it
+    this.#busy.add(id);
+    try {
+      const answer = await this.#registered({ action: id, capability, input, ...rest }, first, signal);
+      if (answer.state === "recorded") return answer.output;
+      const call = { key: answer.key, plan: this.id, action: id, input, signal };
+      return await this.#called(call, forward, notTaken, timeout);
+    } finally {
+      if (first) this.#busy.delete(id);
     }
-    const unsure = answer.state === "accepted" && answer.repeated && (this.resumed || !own);
-    if (answer.state === "recorded" && answer.outcome === "completed") return answer.output;
-    if (answer.state === "recorded" || unsure) {
+  }
+
+  /** Registers an action: accepted, or recorded as completed. */
+  async #registered(request, first, signal) {
+    const id = request.action, left = this.#left.get(id);
+    this.#left.delete(id);
+    // own: a request of this call has registered it, as far as known; earlier: a process before has
+    const act = { request, own: left && isOwn(left), earlier: this.recorded.some((past) => past.action === id) };
+    let noAnswer = false;
+    const lost = () => { noAnswer = true; };
+    try {
+      let answer;
+      do {
+        answer = await this.#ask("plan.act", request, { signal, lost });
+        act.own ??= noAnswer || !answer.repeated;
+      } while (answer.state === "waiting");
+      const done = answer.state === "recorded" && answer.outcome === "completed";
+      if (done || answer.state === "accepted" && (!answer.repeated || isOwn(act))) return answer;
       const blocked = ["blocked", "redirected", "no_verdict"].includes(answer.code);
       throw new (blocked ? Blocked : Recorded)({ outcome: "unknown", ...answer });
+    } catch (error) {
+      if (first) await this.#leave(act, error);
+      throw error;
     }
+  }
+
+  /** Calls the tool of an action, and tells its outcome. */
+  async #called({ signal, ...given }, forward, notTaken, timeout) {
     const late = new AbortController();
     const stop = timeout && after(timeout, () => late.abort(new DOMException(
       `no answer within ${timeout} ms`, "TimeoutError"))); // AbortSignal.timeout keeps no process alive
-    const call = { key: answer.key, plan: this.id, action: id, input, signal: anyOf(signal, late.signal) };
+    const call = { ...given, signal: anyOf(signal, late.signal) };
     let output;
     try {
       output = await until(call.signal, Promise.resolve().then(() => forward(call)));
     } catch (error) {
       const refused = error instanceof NotTaken || notTaken?.(error);
-      await this.#failed(id, refused ? "not_taken" : "in_doubt", told(error));
+      await this.#failed(call.action, refused ? "not_taken" : "in_doubt", told(error));
       throw error;
     } finally {
       stop?.();
     }
-    await this.#completed(id, output);
+    await this.#completed(call.action, output);
     return output;
+  }
+
+  /** Tells of an action that is not called for an error: its plan would wait for it. */
+  async #leave(act, error) {
+    const over = error instanceof Unavailable && error.status !== 429 && error.stored !== "nothing";
+    const known = error instanceof Recorded && error.outcome !== "unknown";
+    if (known || error instanceof SagenbaumError && !over) return; // nothing is registered, or all is recorded
+    this.#left.set(act.request.action, act);
+    if (!over) await this.#tellLeft(Math.min(leaveMax, this.client.timeout)); // otherwise there is no time left
+  }
+
+  /** Tells of what is not called, and returns how many of so many ms are left. */
+  async #tellLeft(ms) {
+    const end = Date.now() + ms, left = () => Math.max(end - Date.now(), 1);
+    for (const [action, act] of [...this.#left]) {
+      const told = isOwn(act) ? { outcome: "not_taken", message: "it was given up before its tool was called" } :
+        { outcome: "in_doubt", message: "a process before has registered it, and it was not called again" };
+      try {
+        // A request that is still on its way would register it after it is told.
+        await this.#ask("plan.act", { ...act.request, wait: "1ms" }, { within: left() });
+        await this.#ask("plan.outcome", { action, ...told }, { within: left() });
+      } catch (error) {
+        if (error instanceof Unavailable) continue; // later; else nothing is registered, or something is recorded
+      }
+      this.#left.delete(action);
+    }
+    return left();
   }
 
   /**
@@ -497,13 +584,14 @@ export class Plan {
    * and then it may be moved.
    */
   async moveDeadline(to, reason) {
-    const at = to instanceof Date ? { deadline_at: to.toISOString() } : { deadline: to };
+    const at = to instanceof Date ? { deadline_at: to } : { deadline: to };
     return this.#see(await this.#ask("plan.deadline", { ...at, reason, follows: this.#deadlineSet }));
   }
 
   /** Ends the plan well. */
   async commit() {
-    const state = await this.#ask("plan.commit", {});
+    const within = this.#left.size > 0 ? await this.#tellLeft(this.client.timeout) : undefined;
+    const state = await this.#ask("plan.commit", {}, { within });
     if (state.state === "committing") throw new CommitWaits(state);
     return state;
   }
@@ -522,6 +610,7 @@ export class Plan {
   }
 
   async settled({ signal } = {}) {
+    if (this.#left.size > 0) await this.#tellLeft(this.client.timeout);
     for (;;) {
       const state = await this.client.ask("plan.wait", { plan: this.id, settled: true }, { signal });
       if (state.settled) return state.unknown ?? [];
@@ -578,6 +667,9 @@ export class Plan {
     }
   }
 }
+
+/** Whether only the call that registers an action may call its tool. */
+function isOwn({ own, earlier }) { return own !== false && !earlier; }
 
 /** The value of a promise, or the reason of a signal that ends first. */
 function until(signal, promise) {
