@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -376,9 +377,9 @@ func (e *evaluation) waitsOf(u *types.Unknown) []string {
 		case waitFact:
 			waits = append(waits, "fact "+w.name)
 		case waitTime:
-			waits = append(waits, "time "+formatTime(w.ns))
+			waits = append(waits, timeText(w.ns))
 		case waitWindow:
-			waits = append(waits, "fact "+w.name, "time "+formatTime(w.ns))
+			waits = append(waits, "fact "+w.name, timeText(w.ns))
 		case waitText, waitForever:
 			waits = append(waits, w.name)
 		}
@@ -395,6 +396,14 @@ func (e *evaluation) forever(u *types.Unknown) bool {
 		}
 	}
 	return false
+}
+
+// timeText is an instant that something waits for; the last that there is stands for all later ones.
+func timeText(ns int64) string {
+	if ns == math.MaxInt64 {
+		return "a time after the year 2261, which never comes"
+	}
+	return "time " + formatTime(ns)
 }
 
 func formatTime(ns int64) string {

@@ -1,7 +1,9 @@
 package triggers
 
 import (
+	"fmt"
 	"math/rand"
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,4 +197,42 @@ func TestNothingThatIsStuckIsEverTrue(t *testing.T) {
 		t.Errorf("%d are stuck, and %d true beside an error", stuck, free)
 	}
 	t.Logf("%d stuck, %d true beside an error", stuck, free)
+}
+
+// TestAWordThatIsNeverSaidIsFound, and none that is, or is no text of a name with a few words.
+func TestAWordThatIsNeverSaidIsFound(t *testing.T) {
+	c := NewCache(8)
+	for expression, want := range map[string]string{
+		`verdict.outcome == "blok"`:                         `1:20: verdict.outcome is never "blok"`,
+		"seen('k') &&\n 'success' != action.outcome":        `2:2: action.outcome is never "success"`,
+		`plan.status in ["failed", "done"]`:                 `1:27: plan.status is never "done"`,
+		`action.presence == 1`:                              "", // refused
+		`verdict.outcome == "block"`:                        "",
+		`action.outcome != "unknown"`:                       "",
+		`plan.status == action.input.status`:                "",
+		`plan.owner == "blok" && action.kind in ["failed"]`: "",
+		`plan.status ==`:                                    "",
+	} {
+		got := ""
+		if e := c.Unheard(expression); e != nil {
+			got = fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Message)
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", expression, got, want)
+		}
+	}
+	if words := Words("verdict.outcome"); !slices.Contains(words, "redirect") || Words("plan.owner") != nil {
+		t.Errorf("verdict.outcome may be %v", words)
+	}
+}
+
+// TestATimeThatNeverComesIsSaid: CEL goes to the year 9999, a ledger to 2262.
+func TestATimeThatNeverComesIsSaid(t *testing.T) {
+	c, err := Compile(`after(timestamp("9999-01-01T00:00:00Z"))`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Evaluate(Scope{}, Nothing{}); !slices.Equal(got.Waits, []string{"a time after the year 2261, which never comes"}) {
+		t.Error(got.Waits)
+	}
 }

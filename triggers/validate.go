@@ -3,9 +3,12 @@ package triggers
 import (
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
@@ -151,4 +154,56 @@ func validate(checked *cel.Ast, list []constant) *Error {
 		}
 	}
 	return nil
+}
+
+// wordsOf are what names may be that have a few words only.
+var wordsOf = map[string][]string{
+	"action.outcome":  {"unknown", "completed", "failed", "in_doubt"},
+	"action.presence": {"present", "absent", "duplicate"},
+	"verdict.outcome": {"allow", "block", "redirect"},
+	"plan.status": {"open", "failed", "cancelled", "unwinding", "committing", "committed",
+		"compensated", "quarantined", "resolved", "delivering", "delivered"},
+}
+
+// Words are what a name may be that has a few words only, as plan.status; nil: it may be any text.
+func Words(name string) []string { return slices.Clone(wordsOf[name]) }
+
+// Unheard finds a comparison of a condition with a text that the name beside it never is, as in
+// verdict.outcome == "blok"; nil: there is none. It refuses nothing: such a condition may be held.
+func (c *Cache) Unheard(expression string) (found *Error) {
+	l := c.language
+	checked, err := l.check(l.conditions, expression, inspectCondition)
+	if err != nil {
+		return nil
+	}
+	parsed := checked.NativeRep()
+	note := func(name, text ast.Expr) {
+		if name.Kind() != ast.IdentKind || text.Kind() != ast.LiteralKind || found != nil {
+			return
+		}
+		known, word := wordsOf[name.AsIdent()], text.AsLiteral()
+		heard := func(w string) bool { return types.String(w) == word }
+		if len(known) == 0 || slices.ContainsFunc(known, heard) {
+			return
+		}
+		found = refuseAt(parsed, text, fmt.Sprintf("%s is never %v", name.AsIdent(),
+			types.Format(word)), "want one of "+strings.Join(known, ", "))
+	}
+	ast.PreOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind {
+			return
+		}
+		switch args := e.AsCall().Args(); e.AsCall().FunctionName() {
+		case operators.Equals, operators.NotEquals:
+			note(args[0], args[1])
+			note(args[1], args[0])
+		case operators.In:
+			if args[1].Kind() == ast.ListKind {
+				for _, element := range args[1].AsList().Elements() {
+					note(args[0], element)
+				}
+			}
+		}
+	}))
+	return found
 }

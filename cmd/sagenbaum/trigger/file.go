@@ -281,11 +281,6 @@ func (r *triggerReader) possible(at string, t *triggers.Timeline) {
 	}
 }
 
-// planStatuses are what plan.status may be.
-var planStatuses = []string{ledger.StateOpen, ledger.StateFailed, "cancelled",
-	ledger.StateUnwinding, ledger.StateCommitting, ledger.StateCommitted,
-	ledger.StateCompensated, ledger.StateQuarantined, ledger.StateResolved}
-
 func (r *triggerReader) plan(at string, c *triggerCase) triggers.Plan {
 	if !r.document.Has(at + "plan") {
 		at = "" // it is the one of the file
@@ -306,7 +301,7 @@ func (r *triggerReader) plan(at string, c *triggerCase) triggers.Plan {
 		p.Agent = w.Agent
 	}
 	if w.Status != "" {
-		r.word(at+"plan.status", w.Status, planStatuses...)
+		r.word(at+"plan.status", w.Status, triggers.Words("plan.status")...)
 		p.Status = w.Status
 	}
 	p.Label, p.Owner, p.Labels = w.Label, w.Owner, w.Labels
@@ -380,7 +375,7 @@ func (r *triggerReader) step(at string, s *triggerStep, action bool) triggers.Ev
 	case "fact":
 		r.fact(at, s, &e)
 	case "plan":
-		r.word(at+".plan", s.Plan, planStatuses...)
+		r.word(at+".plan", s.Plan, triggers.Words("plan.status")...)
 		e.Kind, e.Text = triggers.EventStatus, s.Plan
 	case "actions":
 		e.Kind, e.Count = triggers.EventActions, r.count(at+".actions", *s.Actions)
@@ -393,7 +388,7 @@ func (r *triggerReader) step(at string, s *triggerStep, action bool) triggers.Ev
 		e.Kind, e.Text = triggers.EventOutcome, s.Outcome
 		r.output(at, s, &e)
 	case "verdict":
-		r.word(at+".verdict", s.Verdict, "allow", "block", "redirect")
+		r.word(at+".verdict", s.Verdict, triggers.Words("verdict.outcome")...)
 		e.Kind, e.Text, e.By, e.Reason = triggers.EventVerdict, s.Verdict, s.By, s.Reason
 	}
 	if !action && (e.Kind == triggers.EventOutcome || e.Kind == triggers.EventVerdict) {

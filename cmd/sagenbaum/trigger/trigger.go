@@ -184,6 +184,9 @@ func lintCondition(programs *triggers.Cache, text string) TriggerView {
 		v.Fires, v.Why = never, "no future makes it true"
 	default:
 		v.Fires = FiresMay
+		if unheard := programs.Unheard(text); unheard != nil {
+			v.Why = "but " + unheard.Message + "; " + unheard.Hint
+		}
 	}
 	return v
 }

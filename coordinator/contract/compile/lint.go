@@ -282,6 +282,9 @@ func (l *linter) triggers(c *Compiled) {
 		if err != nil {
 			continue // refused before
 		}
+		if unheard := l.programs.Unheard(argument.CEL(l.source.Triggers[name])); unheard != nil {
+			l.warn("triggers["+name+"]", unheard.Message, unheard.Hint)
+		}
 		for i := range examples {
 			if l.trigger(c, "triggers["+name+"]", condition, &examples[i]) {
 				break

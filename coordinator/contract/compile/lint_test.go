@@ -97,6 +97,7 @@ func TestLintSaysWhatIsProbablyNotMeant(t *testing.T) {
 		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: plan.status == \"open\"}\n"), `7:15: error: triggers[t]: fires at once`},
 		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: \"!seen('paid')\"}\n"), `warning: triggers[t]: never fires`},
 		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: before(action.at)}\n"), `warning: triggers[t]: never fires`},
+		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: verdict.outcome == \"blok\"}\n"), `warning: triggers[t]: verdict.outcome is never "blok"; want one of allow, block, redirect`},
 		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"), `7:15: error: triggers[t]: reads action.input.amount, which is payload; lift: [amount]`},
 		{doc("a.create", probed+"lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"), ``},
 		{doc("a.create", probed+"lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\nexamples: [{input: {amount: 7}}]\n"), `8:15: error: triggers[t]: fires at once`},
