@@ -24,16 +24,16 @@ type refusedLine struct {
 
 // usersThatCannotBe are those that no one is given credentials for. The user late has expired.
 var usersThatCannotBe = []refusedLine{
-	{"", "user add " + strings.Repeat("a", 10_000) + " --role agent", cli.ExitFailed, "is no name", "1 to 64 letters"},
+	{"", "user add " + strings.Repeat("a", 10_000) + " --role agent", cli.ExitUsage, "is no name", "1 to 64 letters"},
 	{"", "user add x --role agent --tenant nowhere", cli.ExitFailed, "does not serve it", "sagenbaum tenant ls"},
 	{"", "user rotate late", cli.ExitFailed, "the user expired at", "--expires: a time to come"},
-	{"", "user add x --role agnet", cli.ExitFailed, `"agnet" is no role`,
+	{"", "user add x --role agnet", cli.ExitUsage, `"agnet" is no role`,
 		"--role: one of agent, worker, source, supervisor, auditor, operator, pager\n"},
-	{"", "user add x --role agent --ask git..x", cli.ExitFailed, "no capability", "next: --ask: dotted names"},
-	{"", "user add x --role worker --serve git..x", cli.ExitFailed, "no capability", "next: --serve: dotted names"},
+	{"", "user add x --role agent --ask git..x", cli.ExitUsage, "no capability", "next: --ask: dotted names"},
+	{"", "user add x --role worker --serve git..x", cli.ExitUsage, "no capability", "next: --serve: dotted names"},
 	{"", "user add x --role agent --out nowhere/x.creds", cli.ExitFailed, "cannot write to nowhere", "--out"},
 	{"", "user add x --role agent --out .", cli.ExitUsage, "is no file", "--out"},
-	{"", "user add x --role host", cli.ExitFailed, "not for users of an embedded server", "agent, worker"},
+	{"", "user add x --role host", cli.ExitUsage, "with role host here", "agent, worker"},
 }
 
 // kept is what no refused line may change: the file of users, and what is in the ledgers. Their

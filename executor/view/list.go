@@ -47,23 +47,44 @@ func (r *Reader) placeIn(after string) (at place, listed []byte, err error) {
 	if after == "" {
 		return place{asOf: r.Applied(), moving: true}, nil, nil
 	}
-	parts := strings.Split(after, "/")
-	at.plan = parts[len(parts)-1]
+	at, whole, err := parsePlace(after)
+	if err != nil {
+		return at, nil, err
+	}
 	row := rows.Plans.Find(r.tx, at.plan)
-	switch at.asOf, err = strconv.ParseUint(parts[0], 10, 64); {
-	case row != nil && len(parts) == 1:
+	switch {
+	case row == nil:
+		return at, nil, ledger.Refuse("after", "there is no plan "+at.plan, placeWanted)
+	case !whole:
 		at.asOf, at.moving = r.Applied(), row.Phase == rowspb.Phase_PHASE_UNWINDING
-	case row != nil && err == nil && len(parts) == 2:
-	case row != nil && err == nil && len(parts) == 3 && parts[1] == moving:
-		at.moving = true
-	default:
-		return at, nil, ledger.Refuse("after", fmt.Sprintf("%.80q", after),
-			"the next of the batch before, or the id of a plan")
 	}
 	key := rows.Orders.Key(rows.Listed{
 		Dimension: rows.ListAll, Opened: rows.At(row.Opened), Plan: at.plan,
 	})
 	return at, key[len(rows.ListPrefix(rows.ListAll, "")):], nil
+}
+
+const placeWanted = "the next of the batch before, or the id of a plan"
+
+// CheckPlace refuses what can be no place in a list of plans.
+func CheckPlace(after string) error {
+	_, _, err := parsePlace(after)
+	return err
+}
+
+// parsePlace reads a place; it is not whole where it is only the id of a plan.
+func parsePlace(after string) (at place, whole bool, err error) {
+	first, rest, whole := strings.Cut(after, "/")
+	if at.plan = first; whole {
+		at.asOf, err = strconv.ParseUint(first, 10, 64)
+		at.plan = strings.TrimPrefix(rest, moving+"/")
+		at.moving = at.plan != rest
+	}
+	if err != nil || !ledger.ValidDerived(at.plan) {
+		return at, whole, ledger.Refuse("after", fmt.Sprintf("%.80q is no place in the list", after),
+			placeWanted)
+	}
+	return at, whole, nil
 }
 
 // List returns one batch of plans: those that are being undone, then all others, each the latest

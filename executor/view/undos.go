@@ -19,12 +19,14 @@ func (r *Reader) Undos(q api.UndoQuery) (views []api.Undo, next string, err erro
 	}
 	from := prefix
 	if q.After != "" {
-		last, err := hex.DecodeString(q.After)
-		from = append(last, 0)
-		if err != nil || !bytes.HasPrefix(last, prefix) {
-			return nil, "",
-				ledger.Refuse("after", fmt.Sprintf("%q", q.After), "the next of a page of the same question")
+		last, err := undosPlace(q.After)
+		if err == nil && !bytes.HasPrefix(last, prefix) {
+			err = noUndosPlace(q.After)
 		}
+		if err != nil {
+			return nil, "", err
+		}
+		from = append(last, 0)
 	}
 	list := newBatch[api.Undo](q.Limit)
 	for k := range r.tx.Scan(from, rows.After(prefix)) {
@@ -38,6 +40,25 @@ func (r *Reader) Undos(q api.UndoQuery) (views []api.Undo, next string, err erro
 		}
 	}
 	return list.list, list.next, nil
+}
+
+// CheckUndosPlace refuses what can be no place in a list of undos.
+func CheckUndosPlace(after string) error {
+	_, err := undosPlace(after)
+	return err
+}
+
+func undosPlace(after string) ([]byte, error) {
+	last, err := hex.DecodeString(after)
+	if err != nil {
+		return nil, noUndosPlace(after)
+	}
+	return last, nil
+}
+
+func noUndosPlace(after string) error {
+	return ledger.Refuse("after", fmt.Sprintf("%.80q is no place in this list", after),
+		"the next of a page of the same question")
 }
 
 // undosOf is what the keys of the attempts that q asks for begin with.

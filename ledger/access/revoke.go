@@ -65,6 +65,15 @@ func validTokenID(id string) bool {
 	return err == nil && len(id) == idChars && strings.ToLower(id) == id && len(body) > 0
 }
 
+// CheckTokenID refuses what no id of a token can be.
+func CheckTokenID(id string) error {
+	if validTokenID(id) {
+		return nil
+	}
+	return ledger.Refuse("token", fmt.Sprintf("%.80q is no id of a token", id),
+		fmt.Sprintf("%d small letters and digits, as sagenbaum user token ls has them", idChars))
+}
+
 // checkRevoked refuses what no list of revoked tokens can be.
 func (u User) checkRevoked() error {
 	if len(u.Revoked) > revokedMax {
@@ -146,10 +155,8 @@ func (d *Directory) Tokens(tenant, name string) ([]Token, error) {
 // that was not shown to this server yet. Errors: *ledger.Refused, ErrNoUser.
 func (d *Directory) Revoke(tenant, name, id string, unseen bool, now time.Time) (u User,
 	err error) {
-	if !validTokenID(id) {
-		return u, ledger.Refuse("token", fmt.Sprintf("%.80q is no id of a token", id),
-			fmt.Sprintf("%d small letters and digits, as sagenbaum user token ls %.80s has them",
-				idChars, name))
+	if err := CheckTokenID(id); err != nil {
+		return u, err
 	}
 	known, err := d.Tokens(tenant, name)
 	if err != nil {

@@ -143,8 +143,8 @@ func change(verb string, was *api.TenantEntry, r api.TenantRequest) (*api.Tenant
 				r.Tenant, was.State), "another name, or sagenbaum tenant limits "+r.Tenant)
 		}
 	case api.TenantLimit:
-		if r.Limits == (api.TenantLimits{}) && len(r.Reset) == 0 && r.RequireNames == nil {
-			return nil, ledger.Refuse("limits", "none is given", "one of "+flagNames())
+		if err := CheckChange(r); err != nil {
+			return nil, err
 		}
 		if err := merge(&is, r); err != nil {
 			return nil, err
@@ -176,6 +176,14 @@ func change(verb string, was *api.TenantEntry, r api.TenantRequest) (*api.Tenant
 		}
 	}
 	return &is, nil
+}
+
+// CheckChange refuses a change of limits that says none, or one twice.
+func CheckChange(r api.TenantRequest) error {
+	if r.Limits == (api.TenantLimits{}) && len(r.Reset) == 0 && r.RequireNames == nil {
+		return ledger.Refuse("limits", "no limit is given", "one of "+flagNames())
+	}
+	return merge(&api.TenantEntry{}, r)
 }
 
 // merge sets the limits that a request gives, and whether names are required.

@@ -327,7 +327,7 @@ func (c *Client) Explain(what string, err error) error {
 // Plan asks for one plan as it was at a sequence; 0: as it is now.
 func (c *Client) Plan(ctx context.Context, id string, sequence uint64) (api.Plan, error) {
 	if !ledger.ValidDerived(id) {
-		return api.Plan{}, Fail(ExitFailed, "sagenbaum plan ls", "%q is not a plan id", id)
+		return api.Plan{}, noPlanID(id)
 	}
 	answer, err := Ask(ctx, c, api.PlanShow, api.PlanQuery{Plan: id, Sequence: sequence})
 	return answer.Plan, err

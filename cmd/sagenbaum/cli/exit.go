@@ -86,6 +86,18 @@ func finish(stderr io.Writer, err error) int {
 	return f.Code
 }
 
+// Usage is what a check has refused of a value of the command line; given is its flag, or empty.
+func Usage(given string, err error) error {
+	var refused *ledger.Refused
+	if !errors.As(err, &refused) {
+		return err
+	}
+	if given != "" {
+		given += ": "
+	}
+	return Fail(ExitUsage, given+refused.Want, "%s", refused.Problem)
+}
+
 // ReadSecret reads a file that only its owner may be able to read; given says how else to
 // give what is in it.
 func ReadSecret(given, path string) ([]byte, error) {

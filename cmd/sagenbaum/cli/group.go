@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // Group makes a command that only holds others: without one it shows its help,
@@ -30,10 +33,19 @@ func UnknownCommand(cmd *cobra.Command, name string) error {
 	return Fail(ExitUsage, hint, "unknown command %q for %q", name, cmd.CommandPath())
 }
 
-// Exactly wants as many arguments as there are names, and says them.
+// planArgument is the name of an argument that is the id of a plan.
+const planArgument = "PLAN"
+
+// Exactly wants as many arguments as there are names, and says them. One that is named PLAN can
+// be the id of a plan.
 func Exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
+			for i, name := range names {
+				if name == planArgument && !ledger.ValidDerived(args[i]) {
+					return noPlanID(args[i])
+				}
+			}
 			return nil
 		}
 		want := strings.Join(names, " ")
@@ -43,4 +55,28 @@ func Exactly(names ...string) cobra.PositionalArgs {
 		return Fail(ExitUsage, cmd.CommandPath()+" --help", "%s takes %s, got %d arguments",
 			cmd.CommandPath(), want, len(args))
 	}
+}
+
+func noPlanID(id string) error {
+	return Fail(ExitUsage, "sagenbaum plan ls", "%.80q is not a plan id", id)
+}
+
+// PlanFlag adds a flag --plan, which takes the id of a plan.
+func PlanFlag(cmd *cobra.Command, into *string, usage string) {
+	cmd.Flags().Var((*planID)(into), "plan", usage)
+}
+
+// planID is the value of a flag that is the id of a plan.
+type planID string
+
+func (id *planID) String() string { return string(*id) }
+
+func (id *planID) Type() string { return planArgument }
+
+func (id *planID) Set(text string) error {
+	if text != "" && !ledger.ValidDerived(text) {
+		return fmt.Errorf("want the id of a plan, as sagenbaum plan ls lists them")
+	}
+	*id = planID(text)
+	return nil
 }

@@ -29,6 +29,8 @@ type List[T any] struct {
 	Name, Filter string // an entry's name in --filter, and an example of one
 	Most, From   string // the help texts of --limit and --after; empty: no such flag
 
+	// CheckAfter refuses an --after that can be no place; nil takes any.
+	CheckAfter func(after string) error
 	// Check refuses flags before anything is asked; nil checks nothing.
 	Check func() error
 	// Ask returns one batch, and the place where the next one begins after; "": there is none.
@@ -79,6 +81,11 @@ func (l List[T]) New(s *Settings) *cobra.Command {
 		}
 		if limit < 1 {
 			return Fail(ExitUsage, "--limit 100", "a limit of %d lists nothing", limit)
+		}
+		if l.CheckAfter != nil && after != "" {
+			if err := l.CheckAfter(after); err != nil {
+				return Usage("--after", err)
+			}
 		}
 		in := Listing{Ctx: cmd.Context(), Args: args, After: after}
 		work := func(c *Client) error {

@@ -100,7 +100,7 @@ It only reads: a second look changes nothing and finds the same.`,
 	cmd.Flags().StringVar(&accounts, "accounts", "",
 		"check this `FILE`, the nats.conf of a server, instead")
 	cmd.Flags().StringVar(&users, "users", "", "with --accounts: the `FILE` of user export --file")
-	cmd.Flags().StringVar(&plan, "plan", "", "dump this `PLAN` in full instead")
+	cli.PlanFlag(cmd, &plan, "dump this `PLAN` in full instead")
 	cmd.Flags().DurationVar(&old, "old", oldDefault,
 		"warn of open plans without a deadline that are older than this `TIME`")
 	return cmd

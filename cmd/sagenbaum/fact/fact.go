@@ -72,7 +72,7 @@ exit code 75 means that the log refused it.`,
 	}
 	cmd.Flags().StringVar(&v.source, "source", cli.DefaultActor(),
 		"`NAME` of the observer; by itself the user who runs this")
-	cmd.Flags().StringVar(&v.plan, "plan", "", "`PLAN` of the action that it is the effect of")
+	cli.PlanFlag(cmd, &v.plan, "`PLAN` of the action that it is the effect of")
 	cmd.Flags().StringVar(&v.action, "action", "", "`ACTION` that it is the effect of, by its id")
 	cmd.Flags().BoolVar(&v.retract, "retract", false, "end the fact")
 	return cmd

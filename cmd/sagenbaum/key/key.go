@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/proof"
+	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -138,6 +139,11 @@ that nothing but the holder's word joins the new key to it. Give auditors the ne
 			}
 			if err := cli.CheckActor(q.Actor); err != nil {
 				return err
+			}
+			if q.Lost != "" {
+				if _, err := ledger.OpenKey("lost", s.Tenant, q.Lost); err != nil {
+					return cli.Usage("--lost", err)
+				}
 			}
 			answer, err := cli.Administer(cmd, s, max(s.Timeout, rotationWait), "rotate the key",
 				api.KeyRotate, q)

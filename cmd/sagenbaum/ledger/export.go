@@ -62,8 +62,6 @@ folder of a host's tiles, without a host.`,
 			case e.plan != "" && e.since > 0:
 				return cli.Fail(cli.ExitUsage, "--plan PLAN, or --since SEQUENCE",
 					"--plan and --since exclude each other")
-			case e.plan != "" && !ledger.ValidDerived(e.plan):
-				return cli.Fail(cli.ExitFailed, "sagenbaum plan ls", "%q is not a plan id", e.plan)
 			}
 			export := func(c *cli.Client) error {
 				e.client = c
@@ -80,7 +78,7 @@ folder of a host's tiles, without a host.`,
 		},
 	}
 	cmd.Flags().StringVarP(&e.file, "file", "f", "", "the bundle, a `FILE`")
-	cmd.Flags().StringVar(&e.plan, "plan", "",
+	cli.PlanFlag(cmd, &e.plan,
 		"only this `PLAN`, its child plans and what undoes them")
 	cmd.Flags().StringVar(&e.tiles, "tiles", "", "a folder of tlog-tiles, a `DIR`, and no bundle")
 	cmd.Flags().StringVar(&e.from, "from", "",

@@ -83,7 +83,7 @@ bits are text. A host serves them, byte for byte, from its second copy.`,
 	cmd.Flags().Uint64Var(&since, "since", 0, "start at this `SEQUENCE`; 1 is the beginning")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false,
 		"go on as records arrive, until interrupted")
-	cmd.Flags().StringVar(&only, "plan", "", "only records of this `PLAN`")
+	cli.PlanFlag(cmd, &only, "only records of this `PLAN`")
 	cmd.Flags().StringVar(&where, "filter", "",
 		"only records for which this `CEL` expression is true")
 	return cmd

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -63,7 +64,8 @@ func newPlanLs(s *cli.Settings) *cobra.Command {
 			}
 			return cli.OneOf("state", q.State, planStates...)
 		},
-		Ask: ask, Place: place, Data: cli.PlansData,
+		CheckAfter: view.CheckPlace,
+		Ask:        ask, Place: place, Data: cli.PlansData,
 		Empty: "no plans",
 		Table: cli.Table{Head: []string{"PLAN", "LABEL", "AGENT", "OWNER", "STATE", "ACTIONS",
 			"HELD", "DEADLINE", "OPENED"}, Elastic: []string{"LABEL", "OWNER", "AGENT"},

@@ -202,7 +202,12 @@ let in until less is used.`,
 		Example: `  sagenbaum tenant limits shops --open-plans 20000
   sagenbaum tenant limits shops --records default --dry-run`,
 		Args: cli.Exactly("TENANT"),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, s, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := tenancy.CheckChange(c.request); err != nil {
+				return cli.Usage("", err)
+			}
+			return c.run(cmd, s, args[0])
+		},
 	}
 	c.limitFlags(cmd)
 	c.flags(cmd, "why, for the record")

@@ -48,7 +48,7 @@ func (q *request) flags(cmd *cobra.Command) {
 	f.StringVar(&q.since, "since", "",
 		"plans opened at this `TIME` or later: 14:00, 2026-05-01, 2h, or as RFC 3339 writes it")
 	f.StringVar(&q.agent, "agent", "", "plans of this `AGENT`")
-	f.StringVar(&q.plan, "plan", "", "this `PLAN`")
+	cli.PlanFlag(cmd, &q.plan, "this `PLAN`")
 	f.StringVar(&q.reason, "reason", "", "why, for the record")
 	f.StringVar(&q.actor, "actor", cli.DefaultActor(), "`NAME` of the person who undoes")
 	f.BoolVar(&q.yes, "yes", false, "do not ask before anything is undone")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -63,7 +64,7 @@ of one action of it, or of everything that a capability did.
   sagenbaum undo ls --plan 01JD3BX7 --action 4 -o json
   sagenbaum undo ls --capability payments.charge --limit 1000 --filter 'undo.state == "failed"'`,
 	}
-	cmd.Flags().StringVar(&q.Plan, "plan", "", "attempts of this `PLAN`")
+	cli.PlanFlag(cmd, &q.Plan, "attempts of this `PLAN`")
 	cmd.Flags().StringVar(&q.Action, "action", "",
 		"only of this `ACTION` of the plan, by its number or id")
 	cmd.Flags().StringVar(&q.Capability, "capability", "",
@@ -74,6 +75,8 @@ of one action of it, or of everything that a capability did.
 		Most:  "at most `N` attempts",
 		From:  "go on after this `PLACE`, as printed when there are more",
 		Check: func() error { return cli.CheckUndoQuery(q) },
+
+		CheckAfter: view.CheckUndosPlace,
 		Ask: func(in cli.Listing) ([]api.Undo, string, error) {
 			if q.Action != "" && !named {
 				plan, err := in.Client.Plan(in.Ctx, q.Plan, 0)

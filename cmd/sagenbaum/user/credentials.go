@@ -16,14 +16,14 @@ import (
 )
 
 // refused is what was refused, in words of the command line.
-func refused(err error) error { return refusedAs(err, "") }
+func refused(err error) error { return refusedAs(err, "", cli.ExitFailed) }
 
-// refusedAs is refused for a user with a role.
-func refusedAs(err error, role access.Role) error {
+// refusedAs is refused for a user with a role, with an exit code.
+func refusedAs(err error, role access.Role, code int) error {
 	var refused *ledger.Refused
 	if errors.As(err, &refused) {
 		return explained(access.Answer{Error: refused.Problem, Field: refused.Field,
-			Want: refused.Want}, role)
+			Want: refused.Want}, role, code)
 	}
 	return err
 }

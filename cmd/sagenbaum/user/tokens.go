@@ -75,6 +75,9 @@ which was not used yet is printed when it is made.`,
   sagenbaum user token revoke coder 4zq7k2mdx5rwtb3e --unseen`,
 		Args: cli.Exactly("NAME", "ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := access.CheckTokenID(args[1]); err != nil {
+				return cli.Usage("ID", err)
+			}
 			u, err := p.find(cmd.Context(), s, args[0])
 			if err != nil {
 				return err

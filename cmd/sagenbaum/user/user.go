@@ -56,21 +56,21 @@ func (p *place) ask(ctx context.Context, s *cli.Settings, verb string,
 	if p.file != "" {
 		d, err := access.OpenDirectory(p.file)
 		if err != nil {
-			return a, explained(access.Answer{Error: err.Error()}, r.Role)
+			return a, explained(access.Answer{Error: err.Error()}, r.Role, cli.ExitFailed)
 		}
 		a = d.Serve(verb, encoded(r), nil)
 		a.Servers = s.Server
 		if urls, ca := cluster.Beside(p.file); urls != "" {
 			a.Servers, a.CA = urls, ca
 		}
-		return a, explained(a, r.Role)
+		return a, explained(a, r.Role, cli.ExitFailed)
 	}
 	s.Everywhere(true)
 	err = s.With(func(c *cli.Client) error {
 		return unsure(verb, c.Call(ctx, api.ServerSubject(verb), r, &a))
 	})
 	if err == nil {
-		err = explained(a, r.Role)
+		err = explained(a, r.Role, cli.ExitFailed)
 	}
 	return a, err
 }
@@ -104,7 +104,7 @@ var flagOf = map[string]string{"name": "NAME", "role": "--role", "tenant": "--te
 var capabilityFlags = map[access.Role]string{access.Agent: "--ask", access.Worker: "--serve"}
 
 // explained is what was refused of a user with a role, in words of the command line.
-func explained(a access.Answer, role access.Role) error {
+func explained(a access.Answer, role access.Role, code int) error {
 	if a.Error == "" {
 		return nil
 	}
@@ -117,7 +117,7 @@ func explained(a access.Answer, role access.Role) error {
 		}
 		hint = strings.TrimPrefix(flag+": ", ": ") + a.Want
 	}
-	return cli.Fail(cli.ExitFailed, hint, "%s", a.Error)
+	return cli.Fail(code, hint, "%s", a.Error)
 }
 
 // describing are the flags of a user.
@@ -148,6 +148,18 @@ func (d *describing) user(s *cli.Settings, name string) (u access.User, err erro
 	}
 	u.Expires, err = expiry(d.expires, time.Now())
 	return u, err
+}
+
+// check refuses what no user can be, here or on servers that run elsewhere.
+func (d *describing) check(u access.User, elsewhere bool) error {
+	roles := "--role: one of " + rolesText(elsewhere)
+	switch {
+	case !slices.Contains(access.Roles(), u.Role):
+		return cli.Fail(cli.ExitUsage, roles, "%.80q is no role", d.role)
+	case !slices.Contains(access.RolesToAdd(elsewhere), u.Role):
+		return cli.Fail(cli.ExitUsage, roles, "no user can be added with role %s here", d.role)
+	}
+	return refusedAs(u.Check(), u.Role, cli.ExitUsage)
 }
 
 // expiry is the instant that --expires means: a time from now, in days, hours or less, or a
@@ -205,11 +217,7 @@ authority and the tenant, too, and is all that a client needs: SAGENBAUM_CREDS=F
 			if err != nil {
 				return err
 			}
-			if !slices.Contains(access.Roles(), u.Role) {
-				return cli.Fail(cli.ExitFailed, "--role: one of "+rolesText(p.file != ""),
-					"%.80q is no role", d.role)
-			}
-			if err := refusedAs(u.Check(), u.Role); err != nil {
+			if err := d.check(u, p.file != ""); err != nil {
 				return err
 			}
 			if err := d.prepare(u); err != nil {
@@ -354,6 +362,10 @@ func (p *place) find(ctx context.Context, s *cli.Settings, name string) (access.
 // look is find, with all that the server has answered.
 func (p *place) look(ctx context.Context, s *cli.Settings, name string) (access.User,
 	access.Answer, error) {
+	if !ledger.ValidToken(name) {
+		return access.User{}, access.Answer{}, cli.Fail(cli.ExitUsage, "sagenbaum user ls",
+			"%.80q is no name of a user", name)
+	}
 	a, err := p.ask(ctx, s, api.UserLs, access.Request{})
 	if err != nil {
 		return access.User{}, a, err
