@@ -98,6 +98,24 @@ func TestTenantsAreDataOfAServerThatRuns(t *testing.T) {
 }
 
 // TestALimitThatNoOneCanHaveMeantIsRefusedByTheServer: whatever a client sends.
+// TestAnErrorOfATenantThatIsOfNoFieldHasItsTextAlone: as on a full disk.
+func TestAnErrorOfATenantThatIsOfNoFieldHasItsTextAlone(t *testing.T) {
+	t.Parallel()
+	url := answering(t, nil)
+	conn := cmdtest.Dial(t, url)
+	if _, err := conn.Subscribe(api.ServerSubject(api.TenantAdd), func(m *nats.Msg) {
+		_ = m.Respond([]byte(`{"error":"no space left on device"}`))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r := cmdtest.Run(t, "tenant", "add", "shop", "--server", url)
+	r.Wants(t, "tenant add", cli.ExitFailed, "sagenbaum: no space left on device\n",
+		"next: sagenbaum doctor")
+}
+
 func TestALimitThatNoOneCanHaveMeantIsRefusedByTheServer(t *testing.T) {
 	t.Parallel()
 	s := cmdtest.ServeFor(t, cmdtest.DataDir(t))

@@ -1,7 +1,9 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,6 +40,27 @@ func (r *rig) holds(tenant string) {
 		}
 		if time.Now().After(deadline) {
 			r.t.Fatalf("tenant %s is not held: %+v, %v", tenant, answer, err)
+		}
+	}
+}
+
+// TestATenantOfAHostThatHasEndedIsRefusedWithWhatHasEndedIt: a request may come while the host
+// goes, as on a full disk.
+func TestATenantOfAHostThatHasEndedIsRefusedWithWhatHasEndedIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.follow = true
+	h, _ := r.host("h1")
+	body, err := json.Marshal(api.TenantRequest{Tenant: "shop", Actor: "ana"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancelCause(t.Context())
+	end(fmt.Errorf("%w: no space left on device", ErrMute))
+	for _, verb := range []string{api.TenantAdd, api.TenantShow} {
+		a := h.Tenancy(ctx, verb, body).(api.TenantAnswer)
+		if !strings.Contains(a.Error, "no space left on device") || a.Changed || a.Entry != nil {
+			t.Errorf("%s: %+v", verb, a)
 		}
 	}
 }

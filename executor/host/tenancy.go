@@ -30,6 +30,9 @@ func (h *Host) Tenancy(ctx context.Context, verb string, body []byte) any {
 		return tenancy.Failed(err)
 	}
 	a := h.tenancy().Do(ctx, verb, r)
+	if cause := context.Cause(ctx); cause != nil && a.Error != "" { // which a.Error does not say
+		return tenancy.Failed(fmt.Errorf("this host takes no requests about tenants any more: %w", cause))
+	}
 	if a.Changed && !r.DryRun { // before the stream says so
 		h.roster.note(*a.Entry)
 	}

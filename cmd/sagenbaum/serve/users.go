@@ -279,7 +279,7 @@ func (v *serving) answerServer(ctx context.Context, h *host.Host, conn *nats.Con
 			}
 			answer := h.Tenancy(ctx, verb, m.Data)
 			if a, ok := answer.(api.TenantAnswer); ok && verb != api.TenantShow {
-				log.Info("tenants", "verb", verb, "error", a.Error, "changed", a.Changed)
+				logChange(log, "tenants", verb, a.Error, "changed", a.Changed)
 			}
 			respond(m, verb, answer)
 		}()
@@ -316,9 +316,18 @@ func (v *serving) answerUsers(verb string, body []byte, log *slog.Logger) any {
 		done.CA = string(v.authority.PEM)
 	}
 	if verb != api.UserLs && verb != api.UserTokens {
-		log.Info("users", "verb", verb, "error", done.Error, "users", idsOf(done.Users))
+		logChange(log, "users", verb, done.Error, "users", idsOf(done.Users))
 	}
 	return done
+}
+
+// logChange logs a change of users or tenants that was asked for, or why it was not made.
+func logChange(log *slog.Logger, of, verb, problem, what string, changed any) {
+	if problem != "" {
+		log.Info(of, "verb", verb, "error", problem)
+		return
+	}
+	log.Info(of, "verb", verb, what, changed)
 }
 
 func idsOf(users []access.User) (ids []string) {

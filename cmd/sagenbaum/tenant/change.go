@@ -129,6 +129,9 @@ func ask(ctx context.Context, s *cli.Settings, verb string,
 	if limit, ok := strings.CutPrefix(a.Field, "limits."); ok {
 		hint = "--" + strings.ReplaceAll(limit, "_", "-") + ": " + hint
 	}
+	if a.Field == "" { // it is the server that cannot
+		return a, cli.Fail(code, "sagenbaum doctor", "%s", a.Error)
+	}
 	return a, cli.Fail(code, hint, "%s: %s", a.Field, a.Error)
 }
 
