@@ -190,8 +190,26 @@ func TestARepairFromTilesOfAnotherTenantIsRefused(t *testing.T) {
 	}
 	swap(filepath.Join(filepath.Dir(own), "shop"))
 	before := r.inspect()
+	// A repair that was under way there would replace this very stream.
+	begun, err := json.Marshal(repair.Plan{OldCreatedNs: before.Head.CreatedNs, Through: 1, Size: 1})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(own, repair.PlanName), begun, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, stop = r.host("h1")
 	r.halted("G3")
+	if s := r.status(); !strings.Contains(s.Problem, "are another tenant's") || strings.Contains(s.Problem, "shop") {
+		t.Errorf("%q", s.Problem)
+	}
+	if after := r.inspect(); after != before {
+		t.Fatalf("a repair of another tenant was carried out: the stream was %+v and is %+v", before, after)
+	}
+	if err := os.Remove(filepath.Join(own, repair.PlanName)); err != nil {
+		t.Fatal(err)
+	}
+	r.showsNothing()
 	for _, dry := range []bool{true, false} {
 		err := r.administer("ledger.repair", api.RepairQuery{Reason: "a test", Actor: "tester", DryRun: dry},
 			&api.RepairAnswer{})
@@ -212,6 +230,21 @@ func TestARepairFromTilesOfAnotherTenantIsRefused(t *testing.T) {
 	r.host("h1")
 	r.caughtUp()
 	r.wantFacts("k", 10)
+}
+
+// showsNothing asks a host for records of a ledger that are not the tenant's.
+func (r *rig) showsNothing() {
+	r.t.Helper()
+	var read api.ReadAnswer
+	var export api.ExportAnswer
+	err := r.ask(api.LedgerRead.Name, api.ReadQuery{From: 1}, &read)
+	if says(err) == "" || len(read.Messages) > 0 {
+		r.t.Errorf("%v %+v", err, read)
+	}
+	err = r.administer(api.LedgerExport.Name, api.ExportQuery{BytesMax: 1 << 16}, &export)
+	if says(err) == "" || len(export.Entries) > 0 {
+		r.t.Errorf("%v %+v", err, export)
+	}
 }
 
 // actorOf is what a halted host would repair with.

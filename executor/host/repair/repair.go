@@ -213,13 +213,13 @@ func (r *Repairer) lead(ctx context.Context) (release func(), err error) {
 func (r *Repairer) Plan(ctx context.Context, plan *Plan, dry bool) error {
 	holder := ledger.Source{Tenant: r.tenant, Class: ledger.ClassExecutor}.Subject()
 	terms := ledger.Source{Tenant: r.tenant, Class: ledger.ClassExecutor, Term: true}.Subject()
+	if whose := r.tiles.Whose(); whose != "" && whose != r.tenant { // put back in the wrong place
+		return fmt.Errorf("these tiles are of tenant %s; put those of %s back in %s",
+			ledger.Text(whose), r.tenant, r.tiles.Dir)
+	}
 	for leaf, err := range r.tiles.Records(0) {
 		if err != nil {
 			return fmt.Errorf("%w; without its tiles a ledger cannot be repaired", err)
-		}
-		if leaf.Tenant != r.tenant { // a copy that was put back in the wrong place
-			return fmt.Errorf("these tiles are of tenant %s; put those of %s back in %s",
-				ledger.Text(leaf.Tenant), r.tenant, r.tiles.Dir)
 		}
 		record := new(pb.Record)
 		switch {
@@ -461,6 +461,10 @@ func (r *Repairer) Resume(ctx context.Context) error {
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read the plan of a repair: %w", err)
+	}
+	if root := r.tiles.Edge.Root(); plan.Size != r.tiles.Size() || !bytes.Equal(plan.Root, root[:]) {
+		return &ledger.Halted{Guard: "G3", Sequence: plan.Through, Problem: PlanName + " beside the tiles " +
+			"is of a repair from other tiles: put these back, or move the file away"}
 	}
 	r.Log.Warn("the ledger is being repaired", "through", plan.Through, "actor", plan.Actor, "reason",
 		plan.Reason)

@@ -53,6 +53,13 @@ func (t *Files) entriesFrom(index, size uint64, room int) (entries []byte, err e
 		if err != nil {
 			return nil, err
 		}
+		leaf, err := ledger.ParseLeaf(tile[0]) // all are of one tenant
+		if err == nil {
+			err = t.ownRecord(index, leaf)
+		}
+		if err != nil {
+			return nil, err
+		}
 		for _, entry := range tile[min(index%ledger.TileWidth, uint64(len(tile))):] {
 			if len(entries) > 0 && len(entries)+4+len(entry) > room {
 				return entries, nil

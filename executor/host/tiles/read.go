@@ -155,11 +155,45 @@ func (t *Files) tile(n uint64) ([]ledger.Leafed, error) {
 	}
 	leaves := make([]ledger.Leafed, len(entries))
 	for i := range leaves {
+		index := n*ledger.TileWidth + uint64(i)
 		if leaves[i], err = ledger.ParseLeaf(entries[i]); err != nil {
-			return nil, &ReadError{n*ledger.TileWidth + uint64(i), err.Error()}
+			return nil, &ReadError{index, err.Error()}
+		}
+		if err := t.ownRecord(index, leaves[i]); err != nil {
+			return nil, err
 		}
 	}
 	return leaves, nil
+}
+
+// ownRecord refuses a record of another tenant: a copy of its folder was put in the place of this
+// one. The error names no tenant: whoever reads may know no other.
+func (t *Files) ownRecord(index uint64, leaf ledger.Leafed) error {
+	if t.tenant == "" || leaf.Tenant == t.tenant { // without a tenant, they are whose they say
+		return nil
+	}
+	return &ReadError{index, "it is another tenant's"}
+}
+
+// Whose is the tenant whose records these are; empty: there are none that can be read.
+func (t *Files) Whose() string {
+	if t.Size() == 0 {
+		return ""
+	}
+	leaf, err := t.first(0)
+	if err != nil { // damage is found where it is met
+		return ""
+	}
+	return leaf.Tenant
+}
+
+// CheckOwn halts a tenant whose tiles are another one's.
+func (t *Files) CheckOwn() error {
+	if whose := t.Whose(); whose == "" || whose == t.tenant {
+		return nil
+	}
+	return &ledger.Halted{Guard: "G3", Sequence: 1,
+		Problem: "the tiles of this host are another tenant's: put those of this tenant back"}
 }
 
 // find returns the index of the first record of a message; the message must be in

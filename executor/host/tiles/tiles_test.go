@@ -1,6 +1,7 @@
 package tiles
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -307,5 +309,35 @@ func BenchmarkTilesPerRecord(b *testing.B) {
 	b.StopTimer()
 	if err := tl.Kill(); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// TestTilesOfAnotherTenantAreNotRead: a copy of its folder was put in the place of this one, also
+// where the host has begun to read.
+func TestTilesOfAnotherTenantAreNotRead(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	tl := openTestTiles(t, root)
+	addAll(t, tl, ledgerOf(t, 300), 7)
+	if err := errors.Join(tl.CheckOwn(), tl.Close(),
+		os.Rename(filepath.Join(root, "t"), filepath.Join(root, "u"))); err != nil {
+		t.Fatal(err)
+	}
+	other, err := Open(root, "u", slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	var halted *ledger.Halted
+	if err := other.CheckOwn(); !errors.As(err, &halted) || other.Whose() != "t" {
+		t.Errorf("%v, of %q", err, other.Whose())
+	}
+	read, err := other.StoredFrom(api.ReadQuery{From: 280})
+	if err == nil || len(read.Messages) > 0 {
+		t.Errorf("%d messages are shown, %v", len(read.Messages), err)
+	}
+	answer, err := other.Export(api.ExportQuery{Index: 300, BytesMax: 1 << 16})
+	if err == nil || len(answer.Entries) > 0 {
+		t.Errorf("%d bytes are exported, %v", len(answer.Entries), err)
 	}
 }
