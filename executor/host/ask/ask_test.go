@@ -60,6 +60,31 @@ func TestAFieldOfAReportThatCannotBeReadIsNamed(t *testing.T) {
 	}
 }
 
+// TestAPlanSaysWhyItsCommandsWait: what cannot be sent waits for no worker, and for no process.
+func TestAPlanSaysWhyItsCommandsWait(t *testing.T) {
+	t.Parallel()
+	d := New(Config{Board: NewBoard((*observe.Meter)(nil))})
+	for name, c := range map[string]struct {
+		waiting  api.Waiting
+		says     string
+		noWorker bool
+	}{
+		"a worker":            {api.Waiting{Capability: "a.b"}, "none serves a.b", true},
+		"a handler":           {api.Waiting{Handler: "function f"}, "function f: no process offers it", true},
+		"a key":               {api.Waiting{Capability: "a.b", Problem: "no key"}, "no key, tries: 3", false},
+		"a key for a handler": {api.Waiting{Handler: "function f", Problem: "no key"}, "no key, tries: 3", false},
+		"a worker's answer":   {api.Waiting{Capability: "a.b", Working: true}, "still working", false},
+	} {
+		c.waiting.Plan, c.waiting.Action, c.waiting.Tries = "p", "x", 3
+		d.Board.Sending(func() []api.Waiting { return []api.Waiting{c.waiting} })
+		shown := api.Plan{Plan: "p", Actions: []api.Action{{Action: "x"}}}
+		d.showWaiting(&shown)
+		if a := shown.Actions[0]; !strings.Contains(a.WaitsFor, c.says) || a.NoWorker != c.noWorker {
+			t.Errorf("%s: %q, no worker: %v", name, a.WaitsFor, a.NoWorker)
+		}
+	}
+}
+
 // TestNoUserTakesAllPlaces: whoever has many questions waiting leaves as many places to others, and
 // gets its own back.
 func TestNoUserTakesAllPlaces(t *testing.T) {

@@ -45,13 +45,13 @@ func (d *Desk) showWaiting(shown *api.Plan) {
 			if w.Plan != shown.Plan || w.Action != action.Action {
 				continue
 			}
-			action.NoWorker = !w.Working && (w.Handler != "" || w.Problem == "")
+			action.NoWorker = !w.Working && w.Problem == ""
 			switch {
+			case w.Problem != "": // also of a handler: its process would change nothing
+				action.WaitsFor = fmt.Sprintf("%s, tries: %d", w.Problem, w.Tries)
 			case w.Handler != "" && !w.Working:
 				action.WaitsFor = fmt.Sprintf("%s: no process offers it, tries: %d%s",
 					w.Handler, w.Tries, ownersFrom(w))
-			case w.Problem != "":
-				action.WaitsFor = fmt.Sprintf("%s, tries: %d", w.Problem, w.Tries)
 			case w.Working:
 				action.WaitsFor = "a worker that says it is still working on " + w.Capability
 			default:

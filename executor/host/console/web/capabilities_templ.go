@@ -51,26 +51,20 @@ func (p *Page) waiting(w api.Waiting) component {
 		out.markup("\">")
 		if w.Working {
 			mark("waiting")(out)
-			out.markup(" works")
 		} else {
 			mark("warn")(out)
-			out.markup(" no worker")
 		}
+		escaped(out, waitingState(w))
 		out.markup("</span><div class=\"grow\"><a class=\"plan\" href=\"")
 		out.link(p.href("plans", w.Plan))
 		out.markup("\"><span class=\"v name\">")
 		escaped(out, w.Plan)
 		out.markup(" ")
 		escaped(out, w.Action)
-		out.markup("</span></a> <span class=\"note v\">")
-		if w.Handler != "" {
-			escaped(out, "waits for "+w.Handler+counted(", asked ", w.Tries, " times"))
-		} else {
-			out.markup("waits for a worker of <code>")
-			escaped(out, w.Capability)
-			out.markup("</code>")
-			escaped(out, counted(", asked ", w.Tries, " times"))
-		}
+		out.markup("</span></a> <span class=\"note v\"><code>")
+		escaped(out, w.Capability)
+		out.markup("</code> ")
+		escaped(out, handledBy(w))
 		out.markup("</span></div>")
 		p.facts(w.SinceNs)(out)
 		out.markup("</article>")

@@ -8,15 +8,11 @@ func (b Overview) body(p *Page) component {
 		out.markup("<div class=\"head\"><h1>Overview</h1></div>")
 		b.numbers(p)(out)
 		if len(b.Waiting) > 0 {
-			out.markup("<section class=\"panel warnpanel\"><h2>Undos that wait for a worker</h2><div class=\"rows\">")
+			out.markup("<section class=\"panel warnpanel\"><h2>Undos that wait</h2><div class=\"rows\">")
 			for _, w := range b.Waiting {
 				out.markup("<article class=\"row\"><span class=\"state work\">")
 				mark("waiting")(out)
-				if w.Working {
-					out.markup("works on")
-				} else {
-					out.markup("no worker")
-				}
+				escaped(out, waitingState(w))
 				out.markup("</span><div class=\"grow\"><code class=\"v\">")
 				escaped(out, w.Capability)
 				out.markup("</code> <span class=\"note\">")

@@ -123,14 +123,31 @@ func dueName(d api.Due) string { return cmp.Or(d.Lease, d.Action, d.Plan) }
 
 func dueOf(d api.Due) string { return cmp.Or(clip(d.Label, 80), d.Plan) }
 
-func handledBy(w api.Waiting) string {
+// waitingState is why a command has no answer, in a word or two.
+func waitingState(w api.Waiting) string {
 	switch {
+	case w.Working:
+		return "works on"
+	case w.Problem != "":
+		return "not sent"
 	case w.Handler != "":
-		return w.Handler
+		return "no process"
+	}
+	return "no worker"
+}
+
+// handledBy says what a command without an answer waits for.
+func handledBy(w api.Waiting) string {
+	tried := counted(", asked ", w.Tries, " times")
+	switch {
 	case w.Working:
 		return "a worker says that it is still working"
+	case w.Problem != "":
+		return "tried " + plural(w.Tries, "time") + ": " + w.Problem
+	case w.Handler != "":
+		return "no process offers " + w.Handler + tried
 	}
-	return fmt.Sprintf("%s serves it, asked %d times", w.Wanted("no worker"), w.Tries)
+	return w.Wanted("no worker") + " serves it" + tried
 }
 
 func factValue(f api.Fact) string { return cmp.Or(clip(string(f.Value), 80), "–") }
