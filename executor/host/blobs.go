@@ -51,11 +51,14 @@ func (a *actor) holdsNow() bool { return a.board.Mode() == api.ModeHolding }
 // openCommand gives what a command takes in the clear, and the single values that were sealed. The
 // error says that it cannot be had: the blobs that it refers to must be there.
 func (a *actor) openCommand(c executor.Command) (json.RawMessage, []json.RawMessage, error) {
+	plan, _, _ := strings.Cut(c.Plan, "~")
+	if err := a.desk.ForgetErased(plan); err != nil {
+		return nil, nil, err
+	}
 	arguments, opened, err := a.keys.OpenCommand(c)
 	if err != nil || !seal.Blobby(arguments) {
 		return arguments, opened, err
 	}
-	plan, _, _ := strings.Cut(c.Plan, "~")
 	return arguments, opened, a.blobs.Check(context.Background(), plan, arguments)
 }
 

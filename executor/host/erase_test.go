@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
@@ -241,6 +242,41 @@ func TestAKeyThatComesBackStaysDestroyed(t *testing.T) {
 	r.repair()
 	if _, err := keys.Get(t.Context(), "p"); !errors.Is(err, jetstream.ErrKeyDestroyed) {
 		t.Errorf("after the repair: %v", err)
+	}
+}
+
+// TestAKeyThatComesBackOpensNoCommand: no command of an erased plan begins, and one that was sent
+// before the erasure is sent again at the start of a host.
+func TestAKeyThatComesBackOpensNoCommand(t *testing.T) {
+	t.Parallel()
+	r, keys := keyRig(t)
+	h, stop := r.host("h1")
+	card := sealed(r.planKey("agent", "p"), "t", "p", "a1", `"4000"`)
+	r.charge("p", card)
+	var c executor.Command
+	c.Plan, c.Action, c.Arguments = "p~1", "a1", card
+	if got, _, err := h.roster.of("t").openCommand(c); err != nil || string(got) != `"4000"` {
+		t.Fatalf("before the erasure: %s %v", got, err)
+	}
+	key, err := keys.Get(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant, _, err := keys.Tenant(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ana"},
+		&pb.Record{Plan: "p", Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for",
+			Actor: "ana", Force: true}}})
+	r.until("p", "erased", destroyed)
+	stop()
+	keys.older(r, "p", key, tenant)
+	h, _ = r.host("h1")
+	r.until("p", "erased", destroyed)
+	got, opened, err := h.roster.of("t").openCommand(c)
+	if !errors.Is(err, jetstream.ErrKeyDestroyed) || len(opened) > 0 {
+		t.Errorf("after its key came back: %s, %d values, %v", got, len(opened), err)
 	}
 }
 

@@ -217,6 +217,9 @@ func (b bytesAnswer) message() *nats.Msg {
 	return &nats.Msg{Header: nats.Header{api.BlobHeader: {strconv.Itoa(b.number)}}, Data: b.chunk}
 }
 
+// errStopping: nothing is asked of the state any more.
+var errStopping = errors.New("the host is stopping")
+
 // BlobState is the state of a plan that blobs are stored for.
 func (d *Desk) BlobState(plan string) (is blob.State) {
 	d.look(func(r *view.Reader) {
@@ -233,7 +236,7 @@ func (d *Desk) BlobState(plan string) (is blob.State) {
 // BlobNames passes the documents of a plan that may refer to blobs, in the clear, one at a time.
 func (d *Desk) BlobNames(plan string, each func(json.RawMessage)) error {
 	if !d.Board.asking.enter() {
-		return errors.New("the host is stopping")
+		return errStopping
 	}
 	defer d.Board.asking.leave()
 	var named []json.RawMessage // as they are in memory anyway

@@ -27,12 +27,7 @@ func (d *Desk) reveal(q api.PlanQuery) (shown api.PlanAnswer, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 	defer cancel()
 	plan, _, _ := strings.Cut(seen.Plan, "~")
-	// What was erased stays so where a key is back with an older copy of the store.
-	d.look(func(r *view.Reader) {
-		if _, erased := r.KeyOwner(plan); erased != "" {
-			d.Keys.Forget(plan)
-		}
-	})
+	d.forgetErased(plan)
 	for i := range seen.Actions {
 		action := &seen.Actions[i]
 		for _, document := range []*json.RawMessage{&action.Input, &action.Output, &action.Before,
@@ -47,6 +42,32 @@ func (d *Desk) reveal(q api.PlanQuery) (shown api.PlanAnswer, err error) {
 	}
 	d.Log.Info("sealed values were revealed to an operator", "plan", seen.Plan)
 	return shown, nil
+}
+
+// forgetErased has nothing of a plan opened that was erased: it stays so where its key is back with
+// an older copy of the store.
+func (d *Desk) forgetErased(plan string) {
+	d.look(func(r *view.Reader) {
+		if _, erased := r.KeyOwner(plan); erased != "" {
+			d.Keys.Forget(plan)
+		}
+	})
+}
+
+// ForgetErased is forgetErased beside the tenant's loop. The error says that the host is stopping,
+// or cannot look.
+func (d *Desk) ForgetErased(plan string) (err error) {
+	if !d.Board.asking.enter() {
+		return errStopping
+	}
+	defer d.Board.asking.leave()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("cannot look whether plan %s was erased: %v", plan, r)
+		}
+	}()
+	d.forgetErased(plan)
+	return nil
 }
 
 // key answers an agent about the key of a plan of its own.
