@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,4 +109,34 @@ func TestAnExportGoesOnWhereTheServerWasKilled(t *testing.T) {
 			whole.Doubts)
 	}
 	s.End(t).Wants(t, "serve", cli.ExitGood)
+}
+
+// TestAnExportAsksAHostThatHasJustStartedAgain: it holds the tenant in a moment, and signs then.
+func TestAnExportAsksAHostThatHasJustStartedAgain(t *testing.T) {
+	t.Parallel()
+	url := answering(t, nil)
+	conn := cmdtest.Dial(t, url)
+	var asked atomic.Int32
+	for verb, answer := range map[string]func() any{
+		api.LedgerSign.Name:   func() any { return api.SignAnswer{Later: asked.Add(1) < 3} },
+		api.LedgerExport.Name: func() any { return api.ExportAnswer{} },
+	} {
+		if _, err := conn.Subscribe(api.AdminSubject("default", verb), func(m *nats.Msg) {
+			body, err := json.Marshal(answer())
+			if err != nil {
+				panic(err)
+			}
+			_ = m.Respond(body)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r := cmdtest.Run(t, "ledger", "export", "--tiles", filepath.Join(t.TempDir(), "tiles"), "--server", url)
+	r.Wants(t, "ledger export", cli.ExitFailed, "no checkpoint yet", "sagenbaum status")
+	if n := asked.Load(); n != 3 {
+		t.Errorf("the host was asked %d times to sign", n)
+	}
 }

@@ -59,6 +59,8 @@ type ExportAnswer struct {
 // with it follows in a moment, where this host can sign.
 type SignAnswer struct {
 	Size uint64 `json:"size"`
+	// Later: this host does not hold the tenant yet, as after its start, and signs nothing; ask again.
+	Later bool `json:"later,omitempty"`
 }
 
 // ExportNode is the root of a perfect subtree of 2^Level records.

@@ -280,9 +280,11 @@ func (e *exporter) download(ctx context.Context, file *os.File, h bundle.Header)
 // exportBytes is what one answer carries at most, in bytes of entries.
 const exportBytes = 512 << 10
 
-// How long an export waits for a checkpoint of all that is there, and how often it looks.
+// How long an export waits for a checkpoint of all that is there, and for a host to hold the tenant
+// where there is no checkpoint at all; and how often it looks.
 const (
 	signMax  = 3 * time.Second
+	holdMax  = 15 * time.Second
 	signPoll = 50 * time.Millisecond
 )
 
@@ -293,16 +295,17 @@ func (d *download) begin(ctx context.Context, size uint64) (first api.ExportAnsw
 	if d.files != nil {
 		return d.ask(ctx, api.ExportQuery{Index: size, Tree: true})
 	}
-	due, err := cli.Ask(ctx, d.client, api.LedgerSign, api.Nothing{})
-	if err != nil {
-		due.Size = 0 // a host that cannot sign can still be read
-	}
-	for late := time.Now().Add(signMax); ; {
+	due, began := d.due(ctx), time.Now()
+	for {
 		if first, err = d.ask(ctx, api.ExportQuery{Index: size, Tree: true}); err != nil {
 			return first, err
 		}
-		head, _ := verify.Claimed(first.Checkpoint)
-		if head.Size >= due.Size || time.Now().After(late) {
+		head, some := verify.Claimed(first.Checkpoint)
+		most := signMax
+		if due.Later && !some {
+			most = holdMax
+		}
+		if !due.Later && head.Size >= due.Size || time.Since(began) > most {
 			return first, nil
 		}
 		select {
@@ -310,7 +313,21 @@ func (d *download) begin(ctx context.Context, size uint64) (first api.ExportAnsw
 			return first, ctx.Err()
 		case <-time.After(signPoll):
 		}
+		if due.Later {
+			if due = d.due(ctx); !due.Later {
+				began = time.Now()
+			}
+		}
 	}
+}
+
+// due asks the holder to sign what there is.
+func (d *download) due(ctx context.Context) api.SignAnswer {
+	due, err := cli.Ask(ctx, d.client, api.LedgerSign, api.Nothing{})
+	if err != nil {
+		return api.SignAnswer{} // a host that cannot sign can still be read
+	}
+	return due
 }
 
 func isEmpty(file *os.File) bool {

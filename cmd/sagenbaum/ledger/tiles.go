@@ -33,7 +33,12 @@ func (e *exporter) exportTiles(ctx context.Context) (v exported, err error) {
 	}
 	head, ok := verify.Claimed(first.Checkpoint)
 	if !ok {
-		return v, cli.Fail(cli.ExitFailed, "the same when the holder has signed a checkpoint",
+		if problem := d.unsigned(ctx); problem != "" {
+			return v, cli.Fail(cli.ExitFailed, "sagenbaum doctor says what to do", "there is no checkpoint, "+
+				"and a folder of tiles ends at one: %s", problem)
+		}
+		return v, cli.Fail(cli.ExitFailed, "the same when the holder has signed a checkpoint; "+
+			"sagenbaum status says what prevents it, or that it comes",
 			"there is no checkpoint yet, and a folder of tiles ends at one")
 	}
 	f, err := openTiles(e.tiles, head.Size)
@@ -70,6 +75,18 @@ func (e *exporter) exportTiles(ctx context.Context) (v exported, err error) {
 		return v, err
 	}
 	return v, f.put("checkpoint", []byte(first.Checkpoint))
+}
+
+// unsigned says what keeps the holder from signing, as far as it is known.
+func (d *download) unsigned(ctx context.Context) string {
+	if d.files != nil {
+		return ""
+	}
+	status, err := d.client.Status(ctx)
+	if err != nil || status.Checkpoint == nil {
+		return ""
+	}
+	return status.Checkpoint.Problem
 }
 
 // tileFolder is a folder of C2SP tlog-tiles that is being written.

@@ -237,8 +237,8 @@ func (s *Signer) Sign(holding bool, write func() error) error {
 // Soon lets the next checkpoint be signed at the end of this turn, for an operator about
 // to export the ledger, and says how many records it will cover.
 func (s *Signer) Soon(holding bool) api.SignAnswer {
-	if !holding || s.since.IsZero() {
-		return api.SignAnswer{Size: max(s.size, s.tree)} // what there is, is signed or on its way
+	if !holding || s.since.IsZero() { // what there is, is signed or on its way
+		return api.SignAnswer{Size: max(s.size, s.tree), Later: !holding}
 	}
 	s.since = s.since.Add(-s.cfg.Times.After)
 	return api.SignAnswer{Size: s.tiles.Edge.Size()}
