@@ -243,6 +243,8 @@ type Host struct {
 	Last    uint64 `json:"last"`    // last sequence of the stream
 	// NoKey: why it could not sign checkpoints, if it held the tenant.
 	NoKey string `json:"no_key,omitempty"`
+	// NoTenantKey: why it could not open what is sealed, if an undo took it after a restart.
+	NoTenantKey string `json:"no_tenant_key,omitempty"`
 }
 
 // Pulse is how far the fold of a tenant is, and its counters.

@@ -156,6 +156,7 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 	findings = append(findings, ExamineFold(ctx, c, status))
 	hosts, _ := c.Hosts(ctx) // who does not answer was said above
 	findings = append(findings, examineCheckpoints(status, hosts, now)...)
+	findings = append(findings, examineSealed(hosts)...)
 	findings = append(findings, examineLimits(status), examineDurable(status), examineDisks(status),
 		examineClock(status, now))
 	findings = append(findings, ExamineWorkers(status, now)...)

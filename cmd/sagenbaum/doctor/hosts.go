@@ -114,6 +114,21 @@ func examineCheckpoints(v api.Status, hosts []api.Host,
 	return findings
 }
 
+// examineSealed names the hosts that could not open what is sealed: an undo that takes it would
+// wait, and one that is due late would be the first to show it.
+func examineSealed(hosts []api.Host) (findings []Finding) {
+	for _, h := range hosts {
+		if h.NoTenantKey != "" {
+			findings = append(findings,
+				warn("sealed", "put the master key and the folder of tenants' keys back as they were, "+
+					"before the host is started again: undos that take sealed values wait for them, and "+
+					"fail without (docs/guide/keys.md)", "%s could not open what is sealed: %s", h.Host,
+					h.NoTenantKey))
+		}
+	}
+	return findings
+}
+
 // lostKeyNext is what to do on a host that lacks the key that is to sign.
 func lostKeyNext(c api.Checkpoint) string {
 	key, whose := "VERIFIER-KEY", ", with the one that auditors have"

@@ -78,3 +78,13 @@ func TestStatusAndDoctorSayWhatIsSignedAndWhatIsNot(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// TestTheDoctorSaysThatSealedValuesCannotBeOpened, before an undo is due that takes them.
+func TestTheDoctorSaysThatSealedValuesCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	f := examineSealed([]api.Host{{Host: "h1"}, {Host: "h2", NoTenantKey: "the key is not there"}})
+	if len(f) != 1 || f[0].State != "warn" || !strings.Contains(f[0].Text, "h2 could not open what is sealed: the key") ||
+		!strings.Contains(f[0].Next, "docs/guide/keys.md") {
+		t.Errorf("%+v", f)
+	}
+}

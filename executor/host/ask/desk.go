@@ -72,6 +72,7 @@ type Keyring interface {
 	Issue(ctx context.Context, agent, plan string) (seal.Key, error)
 	Give(asked vault.Asked, reply string) (vault.Given, bool)
 	Forget(plan string)
+	Problem(ctx context.Context) string
 }
 
 // Signer signs checkpoints: *proof.Signer.

@@ -1,7 +1,9 @@
 package ask
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -105,9 +107,12 @@ func (d *Desk) showCopy(shown *api.Status) {
 // host is the one question that every host answers, also one in standby.
 func (d *Desk) host() (api.HostAnswer, error) {
 	d.Board.head()
-	noKey := ""
+	noKey, noTenantKey := "", ""
 	if d.Board.erasure() == nil {
 		d.look(func(r *view.Reader) { noKey = d.Proof.KeyProblem(r.Key()) })
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		noTenantKey = d.Keys.Problem(ctx)
 	}
 	b := d.Board
 	b.mu.Lock()
@@ -115,5 +120,6 @@ func (d *Desk) host() (api.HostAnswer, error) {
 	return api.HostAnswer{Host: api.Host{
 		Host: d.Holder, Mode: b.mode, Problem: b.problem, Applied: b.applied,
 		Last: max(b.last, b.applied), NoKey: noKey,
+		NoTenantKey: noTenantKey,
 	}}, nil
 }

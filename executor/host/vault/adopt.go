@@ -129,9 +129,7 @@ func (k *Keyring) adopt(ctx context.Context, store KeyStore) (TenantKey, error) 
 			}
 			continue
 		case !none && key.ID != said.ID:
-			return TenantKey{}, ledger.Refuse("tenant keys", fmt.Sprintf("%s has the key %s for tenant "+
-				"%s, whose key is %s", k.Folder.Dir(), key.ID, k.Tenant, said.ID),
-				"the file of the key "+said.ID+", or none, so that another host gives it")
+			return TenantKey{}, k.otherKey(key.ID, said.ID)
 		}
 		if none {
 			err := k.say(ctx, store, marker{ID: key.ID}, 0)
@@ -220,6 +218,45 @@ func (k *Keyring) Give(asked Asked, reply string) (given Given, ok bool) {
 	}
 	box, err := wrap(k.Master, own.key, boundTenant(k.Tenant, own.ID))
 	return Given{box}, err == nil
+}
+
+// Problem says why this host, if it were started now, could not open what is sealed: an undo that
+// takes it would wait. Empty: it could, the tenant has no key yet, or it is not known.
+func (k *Keyring) Problem(ctx context.Context) string {
+	if k.HasStore != nil { // which would be made
+		if has, err := k.HasStore(ctx); err != nil || !has {
+			return ""
+		}
+	}
+	store, err := k.attached(ctx)
+	if err != nil {
+		return ""
+	}
+	said, _, err := k.said(ctx, store)
+	if err != nil {
+		return ""
+	}
+	if len(k.Master) == 0 {
+		return errNoMasterKey.Error()
+	}
+	key, _, err := k.Folder.open(k.Tenant, k.Master)
+	if err == nil && key.ID != said.ID {
+		err = k.otherKey(key.ID, said.ID)
+	}
+	if err == nil {
+		err = k.Folder.onDisk(k.Master)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// otherKey refuses a file with a key that the tenant does not have.
+func (k *Keyring) otherKey(has, is string) error {
+	return ledger.Refuse("tenant keys", fmt.Sprintf("%s has the key %s for tenant %s, whose key is %s",
+		k.Folder.Dir(), has, k.Tenant, is),
+		"the file of the key "+is+", or none, so that another host gives it")
 }
 
 func (k *Keyring) said(ctx context.Context, store KeyStore) (m marker, sequence uint64, err error) {

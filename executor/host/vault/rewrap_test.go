@@ -225,9 +225,29 @@ func TestNoKeyIsWrappedUnderAMasterKeyThatItsFileDoesNotHave(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.until = time.Time{}
+	if problem := k.Problem(t.Context()); problem != "" {
+		t.Errorf("the tenant has no key yet: %s", problem)
+	}
 	if _, err := k.Issue(t.Context(), "agent", "p"); err != nil {
 		t.Errorf("it has its own again: %v", err)
 	}
+	wantsProblem := func(want string) {
+		t.Helper()
+		if problem := k.Problem(t.Context()); !strings.Contains(problem, want) || want == "" && problem != "" {
+			t.Errorf("the host says %q, want %q", problem, want)
+		}
+	}
+	wantsProblem("")
+	if err := os.WriteFile(k.Folder.MasterFile, []byte(hex.EncodeToString(newMaster)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantsProblem("has the key " + MasterKeyID(newMaster))
+	if err := k.Folder.Destroy(k.Tenant); err != nil {
+		t.Fatal(err)
+	}
+	wantsProblem(ErrNoTenantKey.Error())
+	k.Master = nil
+	wantsProblem(errNoMasterKey.Error())
 }
 
 // TestMasterKeysAreReadAsFilesAndKeyServicesGiveThem.
