@@ -31,6 +31,28 @@ func TestTheAdviceOnAnOpenServerIsFollowed(t *testing.T) {
 	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
 
+// TestTheAdviceOnALostTenantKeyIsFollowed: of the check sealed. The host works on with what it has in
+// memory, and no undo is due that would show it.
+func TestTheAdviceOnALostTenantKeyIsFollowed(t *testing.T) {
+	t.Parallel()
+	dir := keyed(t)
+	s := cmdtest.ServeFor(t, dir)
+	asking(t, s.URL).Content(t)
+	for _, file := range []string{filepath.Join("tenants", "default.key"), "master.key"} {
+		file = filepath.Join(dir+".keys", file)
+		aside := filepath.Join(t.TempDir(), "aside")
+		must(t, os.Rename(file, aside))
+		if f := asking(t, s.URL).Advised(t, "sealed"); !strings.Contains(f.Next, "back as they were") {
+			t.Errorf("%s: %+v", file, f)
+		}
+		must(t, os.Rename(aside, file))
+		if f, found := asking(t, s.URL).Findings(t)["sealed"]; found {
+			t.Errorf("%s is back: %+v", file, f)
+		}
+	}
+	s.End(t).Wants(t, "serve", cli.ExitGood)
+}
+
 // TestTheAdviceOnAWideRoleIsFollowed: of the checks role and entry. A server of someone's own lets an
 // operator do everything, and everyone in, until it has what the command of the advice prints.
 func TestTheAdviceOnAWideRoleIsFollowed(t *testing.T) {

@@ -64,6 +64,7 @@ var advised = map[string][]string{
 	"seed":      {"TestTheDoctorSeesAgentsOfItsOwnServer"},
 	"users":     {"TestTheAdviceOnDamagedUsersIsFollowed"},
 	"tenants":   {"TestTheAdviceOnTenantsThatAreForgottenIsFollowed"},
+	"sealed":    {"TestTheAdviceOnALostTenantKeyIsFollowed"},
 }
 
 var onConf = []string{"TestTheAdviceOnAConfigurationIsFollowed"}

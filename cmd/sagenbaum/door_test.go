@@ -135,8 +135,8 @@ func oneTokenEnds(t *testing.T, s *cmdtest.Served, file, token, id string) {
 		}
 		return name
 	}
-	s.Ask(t, "default", "user", "token", "revoke", "tripper", "x").Wants(t, "no id", cli.ExitFailed,
-		"is no id of a token", "user token ls tripper")
+	s.Ask(t, "default", "user", "token", "revoke", "tripper", "x").Wants(t, "no id", cli.ExitUsage,
+		"is no id of a token", "sagenbaum user token ls")
 	s.Ask(t, "default", "user", "token", "revoke", "tripper", id).Wants(t, "an id that no one has shown",
 		cli.ExitFailed, "was shown", "--unseen")
 	s.Ask(t, "default", "user", "token", "revoke", "other", id).Wants(t, "no user", cli.ExitFailed,

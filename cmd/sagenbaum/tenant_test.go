@@ -56,7 +56,7 @@ func TestTenantsAreDataOfAServerThatRuns(t *testing.T) {
 	run(cli.ExitGood, "tenant limits shop --default-deadline 36h --actor ana", "default deadline 36h0m0s")
 	run(cli.ExitUsage, "tenant limits shop --default-deadline 500ms", "want 1 to")
 	run(cli.ExitGood, "tenant limits shop --default-deadline default --actor ana", "default deadline none")
-	run(cli.ExitFailed, "tenant limits shop", "none is given", "--open-plans")
+	run(cli.ExitUsage, "tenant limits shop", "no limit is given", "--open-plans")
 	run(cli.ExitUsage, "tenant limits shop --open-plans 0", "want 1 to 100000000")
 	run(cli.ExitUsage, "tenant limits shop --open-plans -1", "want 1 to 100000000")
 	run(cli.ExitUsage, "tenant limits shop --bytes 5", "want 16777216 to")

@@ -80,7 +80,7 @@ func TestUndoLsReadsPageAfterPage(t *testing.T) {
 		}
 		answer := api.UndosAnswer{Undos: []api.Undo{}}
 		for n := range total {
-			place := fmt.Sprintf("%03d", n)
+			place := fmt.Sprintf("%04d", n)
 			if place <= q.After {
 				continue
 			}
@@ -94,7 +94,7 @@ func TestUndoLsReadsPageAfterPage(t *testing.T) {
 		return answer
 	}})
 	for limit, want := range map[int]int{1000: total - 1, 10: 10} {
-		r := cmdtest.Run(t, "undo", "ls", "--plan", "p", "--after", "000", "--server", url, "-o", "json", "--limit",
+		r := cmdtest.Run(t, "undo", "ls", "--plan", "p", "--after", "0000", "--server", url, "-o", "json", "--limit",
 			fmt.Sprint(limit))
 		if got := len(cmdtest.Decoded[api.UndosAnswer](t, r).Undos); got != want {
 			t.Errorf("limit %d: %d attempts, want %d", limit, got, want)

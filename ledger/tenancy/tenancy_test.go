@@ -148,7 +148,7 @@ func TestWhatNoOneCanHaveMeantIsRefusedByItsField(t *testing.T) {
 			"tenant", "was erased at 2026", "another name"},
 		"other limits": {api.TenantAdd, limits(api.TenantLimits{Facts: 9}), "tenant", "with other limits",
 			"tenant limits shop"},
-		"no limit": {api.TenantLimit, limits(api.TenantLimits{}), "limits", "none", "--open-plans"},
+		"no limit": {api.TenantLimit, limits(api.TenantLimits{}), "limits", "no limit is given", "--open-plans"},
 		"an absurd one": {api.TenantLimit, limits(api.TenantLimits{OpenPlans: 1 << 60}), "limits.open_plans",
 			"1152921504606846976", "1 to 100000000"},
 		"no such limit": {api.TenantLimit, api.TenantRequest{Tenant: "shop", Reset: []string{"plans"}}, "reset",

@@ -34,8 +34,8 @@ func (e *exporter) exportTiles(ctx context.Context) (v exported, err error) {
 	head, ok := verify.Claimed(first.Checkpoint)
 	if !ok {
 		if problem := d.unsigned(ctx); problem != "" {
-			return v, cli.Fail(cli.ExitFailed, "sagenbaum doctor says what to do", "there is no checkpoint, "+
-				"and a folder of tiles ends at one: %s", problem)
+			return v, cli.Fail(cli.ExitFailed, "sagenbaum doctor says what to do", "there is no "+
+				"checkpoint, and a folder of tiles ends at one: %s", problem)
 		}
 		return v, cli.Fail(cli.ExitFailed, "the same when the holder has signed a checkpoint; "+
 			"sagenbaum status says what prevents it, or that it comes",

@@ -463,8 +463,8 @@ func (r *Repairer) Resume(ctx context.Context) error {
 		return fmt.Errorf("cannot read the plan of a repair: %w", err)
 	}
 	if root := r.tiles.Edge.Root(); plan.Size != r.tiles.Size() || !bytes.Equal(plan.Root, root[:]) {
-		return &ledger.Halted{Guard: "G3", Sequence: plan.Through, Problem: PlanName + " beside the tiles " +
-			"is of a repair from other tiles: put these back, or move the file away"}
+		return &ledger.Halted{Guard: "G3", Sequence: plan.Through, Problem: PlanName + " beside the " +
+			"tiles is of a repair from other tiles: put these back, or move the file away"}
 	}
 	r.Log.Warn("the ledger is being repaired", "through", plan.Through, "actor", plan.Actor, "reason",
 		plan.Reason)
