@@ -116,6 +116,16 @@ func (c *committer) enter(ctx context.Context, timeout time.Duration) error {
 
 func (c *committer) leave() { <-c.places }
 
+// taking says that nothing more is taken, or nil.
+func (c *committer) taking() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return closed("coordinator")
+	}
+	return nil
+}
+
 // put queues bundles side by side, in order. It never blocks.
 func (c *committer) put(bundles ...*bundle) error {
 	c.mu.Lock()

@@ -47,7 +47,9 @@ type Config struct {
 
 	// Accepted has every forward wait until an executor says that the ledger has taken its
 	// pair. Without it that is asked once for a plan with an ID that was given: its further
-	// pairs are stored, and nothing but a limit of the tenant refuses them.
+	// pairs are stored, and nothing refuses them but a limit of the tenant, and that another
+	// process has resumed the plan. This one hears of that by a notice: set it where both may be
+	// alive.
 	Accepted bool
 
 	// Contracts declares the capabilities that Do and Report may use, each once; at
@@ -207,7 +209,7 @@ func checkConfig(config Config, b bus) error {
 // Close appends what is queued and ends the coordinator; open plans stay open in
 // the ledger and their deadlines and triggers still hold. When ctx ends first,
 // what is still queued is given up and the error, which then wraps ctx's, says so.
-// Every other call returns ErrClosed from now on. Close twice is harmless.
+// What would write returns ErrClosed from now on. Close twice is harmless.
 func (c *Coordinator) Close(ctx context.Context) error {
 	c.silence()
 	errs := c.closeRuns(ctx)

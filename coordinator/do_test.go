@@ -68,3 +68,43 @@ func TestDoSaysThatWhatIsRecordedIsAnotherKindOfValue(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
+
+type panics struct{}
+
+func (panics) MarshalJSON() ([]byte, error) { panic("no such field") }
+
+// TestAValueThatPanicsWhenItIsEncodedIsRefused, and leaves no forward that seems to run.
+func TestAValueThatPanicsWhenItIsEncodedIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t, start(t, memory(), nil), PlanSpec{})
+		var refused *Refused
+		_, err := p.Do(t.Context(), Action{Capability: "file.read"}, func(context.Context, Call) (Outcome, error) {
+			return Outcome{Output: panics{}}, nil
+		})
+		if !errors.As(err, &refused) || refused.Field != "outcome.output" {
+			t.Errorf("an output that panics: %v", err)
+		}
+		_, err = p.Do(t.Context(), Action{Capability: "file.read", Input: panics{}}, func(context.Context, Call) (Outcome, error) {
+			return Outcome{}, errors.New("not called")
+		})
+		if !errors.As(err, &refused) || refused.Field != "action.input" {
+			t.Errorf("an input that panics: %v", err)
+		}
+		if err := p.Commit(t.Context()); !errors.Is(err, ErrUnconfirmed) {
+			t.Errorf("the commit of a plan whose forwards have returned: %v", err)
+		}
+	})
+}
+
+// TestAClosedCoordinatorBeginsNothing.
+func TestAClosedCoordinatorBeginsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, memory(), nil)
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Begin(t.Context(), PlanSpec{}); !errors.Is(err, ErrClosed) {
+			t.Errorf("Begin: %v", err)
+		}
+	})
+}

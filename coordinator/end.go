@@ -20,6 +20,7 @@ type ending struct {
 	verb   string  // "committed", "failed" or "cancelled"
 	bundle *bundle // nil until it is queued
 	waits  bool    // a commit that has not retired anything yet: it may still be failed
+	became string  // where the ledger has ended it otherwise: its state
 	cause  error   // what interrupts forwards, and Do says of those that fail; nil for a commit
 }
 
@@ -212,6 +213,11 @@ func (p *Plan) confirm(ctx context.Context, seq uint64) error {
 			p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
 			return undone(ErrUnwound, answer.State, answer.Reason)
 		case answer.State != ledger.StateOpen:
+			p.mu.Lock()
+			if p.end != nil {
+				p.end.became = answer.State
+			}
+			p.mu.Unlock()
 			return undone(ErrUnwound, answer.State, answer.Reason)
 		case len(answer.Refused) > 0 && answer.Turned:
 			last = errors.New("a lease of it has turned true, and has not fired yet")

@@ -40,6 +40,11 @@ func TestCommitSaysWhatTheLedgerMadeOfIt(t *testing.T) {
 				if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 					t.Errorf("got %v, want %v", err, c.want)
 				}
+				if c.name == "undone already" {
+					if err := p.Fail(t.Context(), "no"); !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "plan compensated") {
+						t.Errorf("a plan that was undone is failed: %v", err)
+					}
+				}
 				if took := time.Since(began); took > confirmTimeoutDefault {
 					t.Errorf("it took %v", took)
 				}

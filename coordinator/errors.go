@@ -101,7 +101,8 @@ var (
 
 	// ErrSuperseded means that another process has resumed the plan, or claimed that of a
 	// Run, or that an operator has handed the plan to another agent. This one registers
-	// nothing under it any more, and starts no forward.
+	// nothing under it any more, and starts no forward, from when it has heard of it:
+	// see Config.Accepted.
 	ErrSuperseded = errors.New("another process has taken over the plan")
 
 	// ErrRunning means that another process runs the plan now, or one that does not

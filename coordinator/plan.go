@@ -151,7 +151,7 @@ type Plan struct {
 // child of another agent's plan, the first action waits until an executor says that the
 // ledger has taken it. Errors: *Refused, ErrPlanExists, ErrClosed, as of Flush.
 func (c *Coordinator) Begin(ctx context.Context, plan PlanSpec) (*Plan, error) {
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), c.committer.taking()); err != nil {
 		return nil, fmt.Errorf("cannot begin plan: %w", err)
 	}
 	given := plan.ID != ""
@@ -429,7 +429,7 @@ func (p *Plan) ended() error {
 		return p.lost
 	}
 	if p.end != nil && !(p.end.bundle != nil && p.end.bundle.failed()) {
-		return closed("plan " + p.end.verb)
+		return closed("plan " + cmp.Or(p.end.became, p.end.verb))
 	}
 	return nil
 }

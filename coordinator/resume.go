@@ -50,6 +50,9 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*Plan, error) {
 		return nil, ledger.Refuse("plan.id", fmt.Sprintf("%q is not a name", id),
 			"the id of an open plan of this agent")
 	}
+	if err := c.committer.taking(); err != nil {
+		return nil, err
+	}
 	history, err := c.history(ctx, api.HistoryQuery{Plan: id, Limit: 1}, false)
 	if err != nil {
 		return nil, err
