@@ -302,13 +302,14 @@ func (p *part) reads(found []Read) []Read {
 // does not: it says which forward is to be refused, and not what is to be removed. A null that
 // was given is known, and meta.?external_ref reckons with none. An argument that falls back from
 // the output to the reference is the name, whatever the others are. vars gives the values that
-// some of the arguments read.
-func Nameless(arguments []*Binding, vars func(...*Binding) BindingVars) bool {
+// some of the arguments read. more are variables that count as the reference does.
+func Nameless(arguments []*Binding, vars func(...*Binding) BindingVars, more ...string) bool {
 	named, told := make([]*Binding, 0, len(arguments)), false
 	var either []*Binding
 	for _, b := range arguments {
 		output := b.Reads(outputVariable)
-		reference := b.Reads(metaVariable) && slices.Contains(b.Fields(metaVariable), referenceVariable)
+		reference := slices.ContainsFunc(more, b.Reads) ||
+			b.Reads(metaVariable) && slices.Contains(b.Fields(metaVariable), referenceVariable)
 		told = told || b.Reads("input") || b.Reads("before") || b.ReadsField("plan", "input") &&
 			len(member(rawjson.TrimSpace(vars(b).Plan), "input")) > 0
 		if output || reference || b.Reads(actionsVariable) || b.Reads(factsVariable) {

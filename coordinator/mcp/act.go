@@ -2,12 +2,17 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // answer is how a call has ended.
@@ -125,4 +130,211 @@ func (s *Server) kill() {
 	if session != nil {
 		s.await(context.Background(), session)
 	}
+}
+
+// Codes of undos that are left to their owner.
+const (
+	codeInDoubt = "in_doubt" // a call may have been made, and a second one is not known to be safe
+	codeUnnamed = "unnamed"  // nothing says which effect a call is about
+)
+
+// due is a call that an undo is to make.
+type due struct {
+	step Step
+	with json.RawMessage
+	call toolCall // of a tool; empty: of a built-in
+}
+
+// looks reports whether each attempt finds out first what there is to undo, so that it may repeat
+// what an earlier one has done.
+func (r Recipe) looks() bool { return r.Probe != nil && r.Done != "" }
+
+// again reports whether the call may be made again where it was made, or may have been. Built-ins
+// compare what is there.
+func (s Step) again() bool { return s.Call != "" || s.Key != "" || s.Idempotent }
+
+func (s Step) name() string { return s.Tool + s.Call }
+
+// due are the calls of an undo. None is made before all are known: what one of them lacks must not
+// stop an undo half way. Errors: *stopped.
+func (s *Server) due(r Recipe, vars triggers.BindingVars, key string) (calls []due, err error) {
+	keyed := 0
+	for _, step := range r.Undo {
+		if step.Key != "" {
+			keyed++
+		}
+		holds, err := s.x.holds(step.When, vars)
+		if err != nil {
+			return nil, &stopped{"recipe", err.Error()}
+		}
+		if !holds {
+			continue
+		}
+		if err := s.x.named(step.name(), step.With, vars); err != nil {
+			return nil, err
+		}
+		one := due{step: step}
+		if one.with, err = s.x.object(step.With, vars); err == nil && step.Tool != "" {
+			one.call, err = calling(step.Tool, one.with)
+		}
+		if err == nil && step.Key != "" {
+			one.call.params, err = withKey(one.call.params, step.Key, stepKey(key, keyed))
+		}
+		if err != nil {
+			return nil, &stopped{"recipe", err.Error()}
+		}
+		calls = append(calls, one)
+	}
+	return calls, nil
+}
+
+// stepKey is what the step of an undo gets as its key that is the nth which takes one: two calls of
+// a provider must not have the same.
+func stepKey(key string, nth int) string {
+	if nth < 2 {
+		return key
+	}
+	return fmt.Sprintf("%s-%d", key, nth)
+}
+
+// named refuses a call, of an undo or its question, of which nothing says what it means: it would
+// do nothing, or something to another effect, or find nothing. Errors: *stopped.
+func (x *expressions) named(call string, with map[string]any, vars triggers.BindingVars) error {
+	missing, err := x.nameless(with, func(...*triggers.Binding) triggers.BindingVars { return vars })
+	switch {
+	case err != nil:
+		return &stopped{"recipe", err.Error()}
+	case len(missing) == 0:
+		return nil
+	}
+	return &stopped{codeUnnamed, fmt.Sprintf("nothing names the effect: what argument %s of %s "+
+		"reads is not known, so it was not called", strings.Join(missing, " and "), call)}
+}
+
+// nameless lists the arguments of a call for want of which nothing names its effect
+// (triggers.Nameless): of what an undo reads a probe names it as an output does.
+func (x *expressions) nameless(with map[string]any,
+	vars func(...*triggers.Binding) triggers.BindingVars) (missing []string, err error) {
+	var all []*triggers.Binding
+	of := map[string][]*triggers.Binding{}
+	for _, name := range sortedKeys(with) {
+		if of[name], err = x.within(with[name], nil); err != nil {
+			return nil, err
+		}
+		all = append(all, of[name]...)
+	}
+	const probe = "probe"
+	if !triggers.Nameless(all, vars, probe) {
+		return nil, nil
+	}
+	for _, name := range sortedKeys(of) {
+		if triggers.Nameless(of[name], vars, probe) {
+			missing = append(missing, fmt.Sprintf("%q", name))
+		}
+	}
+	return missing, nil
+}
+
+// within are the expressions of an argument.
+func (x *expressions) within(with any, found []*triggers.Binding) ([]*triggers.Binding, error) {
+	var err error
+	switch v := with.(type) {
+	case string:
+		if !strings.HasPrefix(v, "=") {
+			return found, nil
+		}
+		b, err := x.reader(v)
+		return append(found, b), err
+	case []any:
+		for _, item := range v {
+			if found, err = x.within(item, found); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for _, name := range sortedKeys(v) {
+			if found, err = x.within(v[name], found); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// What is said of a call that is not made again.
+const (
+	wasMade     = " was made"
+	mayHaveBeen = " may have been made"
+)
+
+// errInterrupted is of an undo of which an earlier attempt has no end that is known.
+var errInterrupted = errors.New("an earlier attempt was interrupted, or took longer than it had")
+
+// carry makes the calls of an undo, one after the other, and returns what it has called. What was
+// made before an error, or may have been, is repeated only where that is safe.
+func (s *Server) carry(ctx context.Context, r Recipe, vars triggers.BindingVars, calls []due,
+	key string) (did []string, err error) {
+	var once []string
+	defer func() {
+		if len(once) == 0 || ctx.Err() == nil { // else its answer comes too late
+			s.ends(key)
+		}
+	}()
+	for _, c := range calls {
+		safe := r.looks() || c.step.again()
+		if !safe {
+			if err := s.begins(key, c.step.name()); err != nil {
+				return did, unrepeated(err, false, once)
+			}
+		}
+		doubt, err := s.make(ctx, c, key)
+		if !safe && err == nil {
+			once = append(once, c.step.name()+wasMade)
+		} else if !safe && doubt {
+			once = append(once, c.step.name()+mayHaveBeen)
+		}
+		if err != nil {
+			return did, unrepeated(fmt.Errorf("%s: %w", c.step.name(), err), doubt, once)
+		}
+		did = append(did, c.step.name())
+	}
+	if r.Done == "" {
+		return did, nil
+	}
+	switch done, err := s.look(ctx, r, &vars); {
+	case err != nil:
+		return did, unrepeated(err, len(did) > 0, once)
+	case !done:
+		return did, unrepeated(errors.New("the effect is still there after its undo"), false, once)
+	}
+	return did, nil
+}
+
+// make makes one call of an undo. doubt: it has ended with an error, and may have been made.
+func (s *Server) make(ctx context.Context, c due, key string) (doubt bool, err error) {
+	if c.step.Call != "" {
+		_, err = s.builtIn(ctx, c.step.Call, c.with, key)
+		return false, err
+	}
+	result, settled, err := s.act(ctx, c.call)
+	<-settled // the next attempt must not meet it
+	if err == nil && !failed(result) {
+		return false, nil
+	}
+	return s.unmade(s.pack.Tools[c.step.Tool], c.with, result, err)
+}
+
+// unrepeated is the error of an attempt that has made, or may have made, what is not to be made
+// again: once says of each call which of the two. Without one the attempt is made again; doubt says
+// that it may have done something.
+func unrepeated(err error, doubt bool, once []string) error {
+	switch {
+	case len(once) > 0:
+		return &stopped{codeInDoubt, fmt.Sprintf("%v: %s; it is not made again, as nothing says that "+
+			"a second call is safe (in the pack: probe with done, or key or idempotent of the step)", err,
+			strings.Join(once, ", "))}
+	case doubt && !errors.Is(err, worker.ErrStop):
+		return worker.InDoubt(err)
+	}
+	return err
 }

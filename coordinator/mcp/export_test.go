@@ -6,6 +6,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Program is a server that can be started.
@@ -25,6 +27,12 @@ func Watched(t sdk.Transport, logger *slog.Logger, gone func()) sdk.Transport {
 
 // Environment is that of a child of a gateway with the variables given.
 func (c ServerConfig) Environment(given []string) []string { return c.environment(given) }
+
+// Undoes carries out one attempt of an undo.
+func (s *Server) Undoes(ctx context.Context, c api.Command) error {
+	_, err := s.undo(ctx, c)
+	return err
+}
 
 // PruneKeys removes what is kept of keys for longer than it counts.
 func (s *Server) PruneKeys() error { return s.pruneKeys() }

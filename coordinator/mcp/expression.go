@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -120,23 +121,24 @@ func (x *expressions) holds(text string, vars triggers.BindingVars) (bool, error
 	return false, fmt.Errorf("%q gives %.64s, and not true or false", text, raw)
 }
 
-// check compiles every expression of a value, so that an error names its place.
-func (x *expressions) check(field string, with any) error {
+// check compiles every expression of a value, so that an error names its place. more as of
+// checkCondition.
+func (x *expressions) check(field string, with any, more ...string) error {
 	switch v := with.(type) {
 	case string:
 		if !strings.HasPrefix(v, "=") {
 			return nil
 		}
-		return x.checkCondition(field, v)
+		return x.checkCondition(field, v, more...)
 	case []any:
 		for i, item := range v {
-			if err := x.check(fmt.Sprintf("%s[%d]", field, i), item); err != nil {
+			if err := x.check(fmt.Sprintf("%s[%d]", field, i), item, more...); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		for _, name := range sortedKeys(v) {
-			if err := x.check(field+"."+name, v[name]); err != nil {
+			if err := x.check(field+"."+name, v[name], more...); err != nil {
 				return err
 			}
 		}
@@ -144,12 +146,31 @@ func (x *expressions) check(field string, with any) error {
 	return nil
 }
 
-func (x *expressions) checkCondition(field, text string) error {
+// resultVariable is what a call has answered: output has it for what undoes the call.
+const resultVariable = "result"
+
+// checkCondition refuses CEL that reads what it is never given, which would be null: all but input,
+// output, before, probe and more.
+func (x *expressions) checkCondition(field, text string, more ...string) error {
 	if text == "" {
 		return nil
 	}
-	if _, err := x.reader(text); err != nil {
-		return ledger.Refuse(field, err.Error(), "CEL over input, output, before and probe")
+	want := "CEL over " + strings.Join(append([]string{"input", "output", "before", "probe"}, more...),
+		", ")
+	b, err := x.reader(text)
+	if err != nil {
+		return ledger.Refuse(field, err.Error(), want)
+	}
+	for _, variable := range []string{"meta", "plan", "actions", "facts", "verify", resultVariable,
+		"error"} {
+		switch {
+		case !b.Reads(variable) || slices.Contains(more, variable):
+		case variable == "meta" && (b.ReadsField("meta", "key") || b.ReadsField("meta", "forward_key")):
+			return ledger.Refuse(field, fmt.Sprintf("%q reads meta, which is not there", text),
+				want+"; key: ARGUMENT gives a tool, or a step of undo, its idempotency key")
+		default:
+			return ledger.Refuse(field, fmt.Sprintf("%q reads %s, which is not there", text, variable), want)
+		}
 	}
 	return nil
 }

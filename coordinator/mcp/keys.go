@@ -142,6 +142,13 @@ func (s *Server) pruneKeys() error {
 			}
 		}
 	}
+	begun, failed := filepath.Glob(filepath.Join(folder, "*"+begunSuffix))
+	err = errors.Join(err, failed)
+	for _, file := range begun {
+		if info, gone := os.Stat(file); gone == nil && time.Since(info.ModTime()) > KeptFor {
+			err = errors.Join(err, os.Remove(file))
+		}
+	}
 	drafts, failed := filepath.Glob(filepath.Join(folder, draftPrefix+"*"))
 	err = errors.Join(err, failed)
 	for _, draft := range drafts { // of a gateway that was killed
@@ -153,4 +160,51 @@ func (s *Server) pruneKeys() error {
 		}
 	}
 	return err
+}
+
+// A call of an undo that is not to be made again is noted in the folder of the server before it is
+// made. Where its process is killed then, or answers after the time of its attempt, the next
+// attempt must not make it again.
+
+const begunSuffix = ".undo"
+
+func (s *Server) begunFile(key string) string {
+	return filepath.Join(s.config.State, onceFolder, key+begunSuffix)
+}
+
+// begins notes a call of the undo with a key. Without the note the call is not made.
+func (s *Server) begins(key, call string) error {
+	file := s.begunFile(key)
+	err := os.MkdirAll(filepath.Dir(file), 0o700)
+	if err == nil {
+		err = replaceFile(file, []byte(call))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot note that %s is called, so it was not: %w", call, err)
+	}
+	return nil
+}
+
+// interrupted refuses an undo that may have been made by an attempt whose end is not known. Its
+// owner may have it made again, so it is refused once. Errors: *stopped, or why that is not known.
+func (s *Server) interrupted(key string) error {
+	file := s.begunFile(key)
+	call, err := os.ReadFile(file)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err == nil {
+		err = os.Remove(file)
+	}
+	if err != nil {
+		return fmt.Errorf("whether an earlier attempt of this undo was interrupted is not known: %w", err)
+	}
+	return unrepeated(errInterrupted, true, []string{string(call) + mayHaveBeen})
+}
+
+// ends forgets what begins has noted.
+func (s *Server) ends(key string) {
+	if err := os.Remove(s.begunFile(key)); err != nil && !os.IsNotExist(err) {
+		s.logger.Warn("an undo that has ended is noted as one that has begun", "error", err)
+	}
 }

@@ -175,6 +175,12 @@ type Step struct {
 	Call string         `json:"call,omitempty"` // fs.restore or fs.move_back
 	Tool string         `json:"tool,omitempty"`
 	With map[string]any `json:"with,omitempty"`
+
+	// What makes it safe to call the tool again after an answer that was lost. Key is the argument in
+	// which it takes an idempotency key, the same in each attempt; Idempotent says that a second call
+	// with the same arguments changes nothing more.
+	Key        string `json:"key,omitempty"`
+	Idempotent bool   `json:"idempotent,omitempty"`
 }
 
 // Recipe is what a registration freezes of a tool.
@@ -310,7 +316,11 @@ func (x *expressions) tool(field string, t Tool, files bool) error {
 		if ask == nil {
 			continue
 		}
-		if err := x.ask(field+"."+part, *ask, files); err != nil {
+		var more []string
+		if part == "after" {
+			more = []string{resultVariable}
+		}
+		if err := x.ask(field+"."+part, *ask, files, more...); err != nil {
 			return err
 		}
 		if len(ask.Lists) > 0 && part != "probe" {
@@ -330,11 +340,13 @@ func (x *expressions) tool(field string, t Tool, files bool) error {
 			}
 		}
 	}
-	for part, text := range map[string]string{"effectless_when": t.EffectlessWhen,
-		"not_taken": t.NotTaken, "done": t.Done} {
+	for part, text := range map[string]string{"effectless_when": t.EffectlessWhen, "done": t.Done} {
 		if err := x.checkCondition(field+"."+part, text); err != nil {
 			return err
 		}
+	}
+	if err := x.checkCondition(field+".not_taken", t.NotTaken, resultVariable); err != nil {
+		return err
 	}
 	if recipe, err := encode(t.recipe(field)); err != nil || len(recipe) > recipeMax {
 		return ledger.Refuse(field+".undo", fmt.Sprintf("%d bytes of JSON", len(recipe)),
@@ -374,7 +386,7 @@ func (t Tool) checkStage(field string) error {
 	return ledger.CheckSpan(field+".dedupe", t.Dedupe, ledger.DurationMax)
 }
 
-func (x *expressions) ask(field string, a Ask, files bool) error {
+func (x *expressions) ask(field string, a Ask, files bool, more ...string) error {
 	if err := oneCall(field, a.Call, a.Tool, files, callTake, callAgain, callTakeGit,
 		callAgainGit); err != nil {
 		return err
@@ -384,7 +396,7 @@ func (x *expressions) ask(field string, a Ask, files bool) error {
 		if (len(keep.By) == 0) == (len(keep.Any) == 0) {
 			return ledger.Refuse(place, "by and any", "one of the two")
 		}
-		if err := x.checkCondition(place+".like", keep.Like); err != nil {
+		if err := x.checkCondition(place+".like", keep.Like, more...); err != nil {
 			return err
 		}
 	}
@@ -393,7 +405,7 @@ func (x *expressions) ask(field string, a Ask, files bool) error {
 			return err
 		}
 	}
-	return x.check(field+".with", a.With)
+	return x.check(field+".with", a.With, more...)
 }
 
 func (x *expressions) checkList(field string, l List) error {
@@ -427,6 +439,16 @@ func (x *expressions) step(field string, s Step, files bool) error {
 	if err := oneCall(field, s.Call, s.Tool, files, callRestore, callMoveBack,
 		callRestoreGit); err != nil {
 		return err
+	}
+	_, given := s.With[s.Key]
+	switch {
+	case s.Call != "" && s.Key != "":
+		return ledger.Refuse(field+".key", "given for a built-in", "none: it compares what is there")
+	case s.Call != "" && s.Idempotent:
+		return ledger.Refuse(field+".idempotent", "given for a built-in",
+			"none: it compares what is there")
+	case given:
+		return ledger.Refuse(field+".with."+s.Key, "given, and key names it", "one of the two")
 	}
 	if err := x.checkCondition(field+".when", s.When); err != nil {
 		return err

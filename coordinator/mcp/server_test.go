@@ -302,6 +302,7 @@ func (s *notesServer) bad() {
 		return nil, nil
 	})
 	s.tool("fail", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		n.Text = strings.TrimSpace(n.Text + " " + n.Key)
 		return failed("failed half way"), appendNote(s.file, n)
 	})
 }

@@ -67,31 +67,34 @@ func (s *Server) deliver(ctx context.Context, c api.Command) (worker.Result, err
 	if err == nil && !failed(result) {
 		return worker.Result{Output: map[string]json.RawMessage{"result": structured(result)}}, nil
 	}
-	return worker.Result{}, s.unmade(tool, input, result, err)
+	doubt, err := s.unmade(tool, input, result, err)
+	if doubt {
+		err = worker.InDoubt(err)
+	}
+	return worker.Result{}, err
 }
 
-// unmade is what it means that a call which was staged has ended with an error.
+// unmade is what it means that a call that was staged, or is of an undo, has ended with an error.
+// doubt: it may have been made.
 func (s *Server) unmade(tool Tool, input json.RawMessage, result *sdk.CallToolResult,
-	err error) error {
+	failed error) (doubt bool, err error) {
 	var wire *jsonrpc.Error
 	switch {
-	case errors.Is(err, errNotReached):
-		return notMade(err)
-	case errors.As(err, &wire) && (wire.Code == jsonrpc.CodeMethodNotFound ||
+	case errors.Is(failed, errNotReached):
+		return false, notMade(failed)
+	case errors.As(failed, &wire) && (wire.Code == jsonrpc.CodeMethodNotFound ||
 		wire.Code == jsonrpc.CodeInvalidParams):
-		return worker.Stop(&stopped{"refused", err.Error()})
-	case err != nil:
-		return worker.InDoubt(err)
+		return false, worker.Stop(&stopped{"refused", failed.Error()})
+	case failed != nil:
+		return true, failed
 	}
 	err = errors.New(value(text(result)))
-	if tool.NotTaken != "" {
-		not, failed := s.x.holds(tool.NotTaken, triggers.BindingVars{Input: input,
-			Result: structured(result)})
-		if failed == nil && not {
-			return err
-		}
+	if tool.NotTaken == "" {
+		return true, err
 	}
-	return worker.InDoubt(err)
+	not, unread := s.x.holds(tool.NotTaken, triggers.BindingVars{Input: input,
+		Result: structured(result)})
+	return unread != nil || !not, err
 }
 
 // notMade is an error before a call: its time may be over, and yet it is known not to be made.
@@ -243,6 +246,9 @@ func (s *Server) allowed(r Recipe) error {
 // follow carries out a recipe and returns what it has called.
 func (s *Server) follow(ctx context.Context, r Recipe, vars triggers.BindingVars,
 	key string) (did []string, err error) {
+	if err := s.interrupted(key); err != nil {
+		return nil, err
+	}
 	done, err := s.look(ctx, r, &vars)
 	if err != nil || done {
 		return nil, err
@@ -256,31 +262,19 @@ func (s *Server) follow(ctx context.Context, r Recipe, vars triggers.BindingVars
 			return nil, &stopped{"changed", guard.Message}
 		}
 	}
-	for _, step := range r.Undo {
-		holds, err := s.x.holds(step.When, vars)
-		if err != nil {
-			return did, &stopped{"recipe", err.Error()}
-		}
-		if !holds {
-			continue
-		}
-		if err := s.step(ctx, step, vars, key); err != nil {
-			return did, fmt.Errorf("%s%s: %w", step.Tool, step.Call, err)
-		}
-		did = append(did, step.Tool+step.Call)
+	calls, err := s.due(r, vars, key)
+	if err != nil {
+		return nil, err
 	}
-	if r.Done == "" {
-		return did, nil
-	}
-	if done, err = s.look(ctx, r, &vars); err == nil && !done {
-		err = errors.New("the effect is still there after its undo")
-	}
-	return did, err
+	return s.carry(ctx, r, vars, calls, key)
 }
 
 // look asks the probe of a recipe, and says whether there is nothing to undo.
 func (s *Server) look(ctx context.Context, r Recipe, vars *triggers.BindingVars) (bool, error) {
 	if r.Probe != nil {
+		if err := s.x.named(r.Probe.Tool+r.Probe.Call, r.Probe.With, *vars); err != nil {
+			return false, err
+		}
 		answer, err := s.ask(ctx, *r.Probe, *vars)
 		if err != nil {
 			return false, err
@@ -298,28 +292,4 @@ func (s *Server) look(ctx context.Context, r Recipe, vars *triggers.BindingVars)
 		return false, &stopped{"recipe", err.Error()}
 	}
 	return done, nil
-}
-
-func (s *Server) step(ctx context.Context, step Step, vars triggers.BindingVars, key string) error {
-	with, err := s.x.object(step.With, vars)
-	if err != nil {
-		return &stopped{"recipe", err.Error()}
-	}
-	if step.Call != "" {
-		_, err = s.builtIn(ctx, step.Call, with, key)
-		return err
-	}
-	c, err := calling(step.Tool, with)
-	if err != nil {
-		return &stopped{"recipe", err.Error()}
-	}
-	result, settled, err := s.act(ctx, c)
-	<-settled // the next attempt must not meet it
-	if err != nil {
-		return err
-	}
-	if failed(result) {
-		return errors.New(value(text(result)))
-	}
-	return nil
 }

@@ -1,0 +1,227 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/proto/api"
+)
+
+// undoesSend is the configuration of the server of notes with a contract of its tool send, which adds the
+// text that it is given, and with further lines of the pack.
+func (w *world) undoesSend(t testing.TB, undo, more string) (config mcp.ServerConfig, file string) {
+	t.Helper()
+	return w.packed(t, "  send: {class: compensable, timeout: 2s, "+undo+"}\n"+more)
+}
+
+func (w *world) packed(t testing.TB, tools string) (config mcp.ServerConfig, file string) {
+	t.Helper()
+	config, file = w.notes(t)
+	pack, err := mcp.ParsePack("p.yaml", []byte(notesPack+tools))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Packs = []mcp.Pack{pack}
+	return config, file
+}
+
+// An undo that has acted and whose answer is lost is not made again, unless something says that a
+// second call is safe.
+func TestAnUndoWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	const no = "  add: {class: irreversible, not_taken: 'result == \"no\"'}\n"
+	for _, test := range []struct {
+		name, undo, more string
+		notes            []string
+		how              string
+	}{
+		{"the server dies", "undo: [{tool: die, with: {text: u}}]", "", []string{"a", "u"}, "die may have been made"},
+		{"an error after acting", "undo: [{tool: fail, with: {text: =input.text}}]", "", []string{"a", "a"},
+			"fail may have been made"},
+		{"the second of two is not made", "undo: [{tool: send, with: {text: u}}, {tool: add, with: {text: no}}]", no,
+			[]string{"a", "u"}, "send was made"},
+		{"the second of two is refused", "undo: [{tool: send, with: {text: u}}, {tool: add, with: {text: refused}}]", "",
+			[]string{"a", "u"}, "send was made"},
+		{"done without a probe", "undo: [{tool: send, with: {text: u}}], done: 'input.text == \"x\"'", "",
+			[]string{"a", "u"}, "still there after its undo: send was made"},
+		{"it is not made", "undo: [{tool: add, with: {text: no}}]", no, []string{"a"}, "error: add: no"},
+		{"it is refused", "undo: [{tool: add, with: {text: refused}}]", "", []string{"a"}, "refused: add: "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			config, file := w.undoesSend(t, test.undo, test.more)
+			c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+			c.does("send", map[string]any{"text": "a"})
+			r := c.reports("plan_fail", nil)
+			if len(r.Stands) != 1 || !strings.Contains(r.Stands[0].How, test.how) {
+				t.Errorf("it says %+v, want %s", r, test.how)
+			}
+			if got := lines(file); !slices.Equal(got, test.notes) {
+				t.Errorf("the notes are %v, want %v", got, test.notes)
+			}
+		})
+	}
+}
+
+// A recipe that was frozen before steps had key and idempotent says nothing of a second call.
+func TestAnUndoOfAnOldRecipeIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	config.Packs = []mcp.Pack{{Server: "notes-server", Tools: map[string]mcp.Tool{"send": {Class: "compensable",
+		Undo: []mcp.Step{{Tool: "fail", With: map[string]any{"text": "u", "key": "=meta.key"}}}}}}}
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	c.does("send", map[string]any{"text": "a"})
+	if r := c.reports("plan_fail", nil); len(r.Stands) != 1 || !strings.Contains(r.Stands[0].How, "not made again") {
+		t.Errorf("it says %+v", r)
+	}
+	if got := lines(file); !slices.Equal(got, []string{"a", "u"}) {
+		t.Errorf("the notes are %v", got)
+	}
+}
+
+// A step is not made of which nothing says what it means.
+func TestAnUndoThatNothingNamesIsNotSent(t *testing.T) {
+	t.Parallel()
+	const unnamed = `argument "text" of remove`
+	for _, test := range []struct {
+		name, forward, contract string
+		undone                  bool
+	}{
+		{"the answer has no such field", "add", "undo: [{tool: remove, with: {text: =output.result.id}}]", false},
+		{"in doubt", "die", "undo: [{tool: remove, with: {text: =output.result.id}}]", false},
+		{"in a list", "add", "undo: [{tool: remove, with: {text: [=output.result.id]}}]", false},
+		{"the second step", "add",
+			"undo: [{tool: send, with: {text: =input.text}}, {tool: remove, with: {text: =output.result.id}}]", false},
+		{"a probe that does not name it", "add", "probe: {tool: peek}, undo: [{tool: remove, with: {text: =probe.id}}]",
+			false},
+		{"a question that nothing names", "add", "probe: {tool: remove, with: {text: =output.result.id}}, " +
+			"done: 'probe != null', undo: [{tool: send, with: {text: =input.text}}]", false},
+		{"the input tells it", "add", "undo: [{tool: remove, with: {text: =input.text, key: =output.result.id}}]", true},
+		{"nothing is to be undone", "add", "probe: {tool: peek}, done: 'input.text in probe.notes', " +
+			"undo: [{tool: remove, with: {text: =output.result.id}}]", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			config, file := w.packed(t, "  "+test.forward+": {class: compensable, timeout: 2s, "+test.contract+"}\n")
+			c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+			c.call(test.forward, map[string]any{"text": "a"})
+			r := c.reports("plan_fail", nil)
+			if test.undone {
+				if len(r.Undone) != 1 {
+					t.Errorf("it says %+v", r)
+				}
+				return
+			}
+			if len(r.Stands) != 1 || !strings.Contains(r.Stands[0].How, unnamed) {
+				t.Errorf("it says %+v, want %s", r, unnamed)
+			}
+			if got := lines(file); !slices.Equal(got, []string{"a"}) {
+				t.Errorf("the notes are %v", got)
+			}
+		})
+	}
+}
+
+// Where a second call is known to be safe an undo is made again, in doubt, under the same key.
+func TestAnUndoThatMayBeMadeAgainIs(t *testing.T) {
+	t.Parallel()
+	for name, undo := range map[string]string{
+		"idempotent": "[{tool: fail, with: {text: u}, idempotent: true}]",
+		"key":        "[{tool: send, with: {text: first}, key: key}, {tool: fail, with: {text: u}, key: key}]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			config, file := w.undoesSend(t, "undo: "+undo, "")
+			c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+			plan := planOf(c.call("send", map[string]any{"text": "a"}))
+			r := c.reports("plan_fail", nil)
+			if len(r.Stands) != 1 || !strings.Contains(r.Stands[0].How, "failed half way") ||
+				strings.Contains(r.Stands[0].How, "not made again") {
+				t.Errorf("it says %+v", r)
+			}
+			var made []string
+			for _, line := range lines(file) {
+				if strings.HasPrefix(line, "u") {
+					made = append(made, line)
+				}
+			}
+			if len(made) < 2 || len(slices.Compact(slices.Clone(made))) != 1 || (name == "key") != (len(made[0]) > 30) {
+				t.Errorf("the undo was made as %q", made)
+			}
+			for _, attempt := range w.undosOf(plan) {
+				if attempt.State != "in_doubt" {
+					t.Errorf("attempt %+v", attempt)
+				}
+			}
+		})
+	}
+}
+
+// undosOf are the attempts of the undos of a plan.
+func (w *world) undosOf(plan string) []api.Undo {
+	w.t.Helper()
+	body, err := json.Marshal(api.UndoQuery{Plan: plan})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	reply, err := w.conn.RequestWithContext(w.t.Context(), api.UndoLs.Subject("default"), body)
+	var answer api.UndosAnswer
+	if err == nil {
+		err = json.Unmarshal(reply.Data, &answer)
+	}
+	if err != nil || len(answer.Undos) == 0 {
+		w.t.Fatalf("the attempts are %+v, %v", answer, err)
+	}
+	return answer.Undos
+}
+
+// An attempt whose time was over, as one whose process was killed, may have been made: the next one does
+// not make it again, and that of its owner's answer does.
+func TestAnUndoThatWasInterruptedIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.undoesSend(t, "undo: [{tool: hang, with: {text: u}}, {tool: remove}]", "")
+	s := w.server(config)
+	defer s.Close()
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const recipe = `{"recipe":"{\"tool\":\"send\",\"undo\":[{\"tool\":\"%s\",\"with\":{\"text\":\"u\"}}]}","input":{}}`
+	command := func(tool string) api.Command {
+		return api.Command{Key: strings.Repeat("0", 32), Arguments: json.RawMessage(fmt.Sprintf(recipe, tool))}
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Undoes(ctx, command("hang")) }()
+	for len(lines(file)) == 0 {
+		runtime.Gosched()
+	}
+	end()
+	if err := <-ended; err == nil {
+		t.Error("it was undone")
+	}
+	if err := s.Undoes(t.Context(), command("remove")); !errors.Is(err, worker.ErrStop) ||
+		!strings.Contains(err.Error(), "interrupted") || !strings.Contains(err.Error(), "hang may have been made") {
+		t.Errorf("the next attempt: %v", err)
+	}
+	if got := lines(file); !slices.Equal(got, []string{"u"}) {
+		t.Errorf("the notes are %v", got)
+	}
+	for range 2 { // the owner's answer; and what has ended is not interrupted
+		if err := s.Undoes(t.Context(), command("remove")); err != nil {
+			t.Error(err)
+		}
+	}
+}
