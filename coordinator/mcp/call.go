@@ -583,6 +583,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 		Class: contract.Irreversible, State: stateDone, known: stateDone, print: print}
 	if u.r.known {
 		e.Class, e.Fidelity = u.r.contract.Class, u.r.contract.Fidelity
+		e.doubt = u.r.contract.inDoubt()
 	}
 	var recorded *coordinator.Recorded
 	switch {
@@ -626,12 +627,12 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 		return problem("%v. Nothing was done.", u.err), nil
 	case u.err != nil:
 		return problem(
-			"no one knows whether %s has happened: %v. It is action %s of plan %s, in doubt; "+
-				"an undo of the plan settles it.",
+			"no one knows whether %s has happened: %v. It is action %s of plan %s, in doubt%s.",
 			u.r.shown,
 			u.err,
 			u.action,
 			t.plan.ID(),
+			said("; ", e.doubt),
 		), nil
 	}
 	if err != nil && !failed(u.result) {

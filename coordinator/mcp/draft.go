@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // opposites are words for what a tool does, and for what undoes that.
@@ -57,6 +59,9 @@ const draftPromises = `    # What makes the undo of a call without an answer soo
     # probe: {tool: what reads such effects}, with done: CEL that is true where this one is not
     #   there; without them it is undone without a look
     # key: an argument for an idempotency key
+    # and of its undo, in the step: idempotent: true, where the same call again changes nothing more,
+    #   or key, likewise; without them, or probe with done, an undo whose answer is lost goes to its
+    #   owner
 `
 
 // Draft proposes a pack for the tools of a server, as a file that a person reads, corrects, and
@@ -78,6 +83,9 @@ func Draft(server string, tools []*sdk.Tool) string {
 			draftTool(&out, t.Name, contract.Compensable,
 				fmt.Sprintf("%s is the opposite of its name (%s)", undo.Name, word))
 			out.WriteString(draftPromises)
+			if key := keyArgument(t); key != "" {
+				fmt.Fprintf(&out, "    key: %s\n", quoted(key))
+			}
 			draftUndo(&out, t, undo)
 		case slices.ContainsFunc(parts(t.Name), reads):
 			draftTool(&out, t.Name, contract.Effectless, "only its name says that it reads")
@@ -107,8 +115,18 @@ func draftUndo(out *strings.Builder, t, undo *sdk.Tool) {
 	inputs := properties(t.InputSchema)
 	outputs := properties(t.OutputSchema)
 	fmt.Fprintf(out, "    undo:\n      - tool: %s\n", quoted(undo.Name))
+	key := keyArgument(undo)
+	if key != "" {
+		fmt.Fprintf(out, "        key: %s\n", quoted(key))
+	}
+	if undo.Annotations != nil && undo.Annotations.IdempotentHint {
+		out.WriteString("        idempotent: true # it says idempotentHint\n")
+	}
 	first := true
 	for _, name := range properties(undo.InputSchema) {
+		if name == key {
+			continue
+		}
 		if first {
 			fmt.Fprint(out, "        with:\n")
 			first = false
@@ -123,6 +141,17 @@ func draftUndo(out *strings.Builder, t, undo *sdk.Tool) {
 				name)
 		}
 	}
+}
+
+// keyArgument is the argument of a tool that takes an idempotency key, by its name; empty: there is
+// none.
+func keyArgument(t *sdk.Tool) string {
+	for _, name := range properties(t.InputSchema) {
+		if slices.Equal(parts(name), []string{"idempotency", "key"}) {
+			return name
+		}
+	}
+	return ""
 }
 
 // opposite finds the tool that undoes another one by its name.
@@ -192,4 +221,95 @@ func quoted(text string) string {
 		return `""`
 	}
 	return string(raw)
+}
+
+// What a contract of a pack leaves open where an answer is lost, of a call or of its undo, is known
+// before: people are told when they check the pack, and the model when it happens.
+
+// What an undo does of a call in doubt.
+type doubtful int
+
+const (
+	doubtLooks   doubtful = iota // it finds out whether there is anything to undo
+	doubtOwner                   // nothing: the contract leaves it to the owner
+	doubtUnnamed                 // nothing: it has no name for the effect
+	doubtBlind                   // the same as of one that has happened
+)
+
+// inDoubt says what becomes of a call in doubt when its plan is undone.
+func (t Tool) inDoubt() string {
+	switch t.doubtful() {
+	case doubtOwner:
+		return "its undo is left to the plan's owner"
+	case doubtUnnamed:
+		return "its undo has no name for what it may have done, and is left to the plan's owner"
+	case doubtBlind:
+		return "its undo is made all the same, whether there is anything to undo or not"
+	}
+	return "its undo finds out"
+}
+
+func (t Tool) doubtful() doubtful {
+	recipe := t.recipe("")
+	switch {
+	case t.OnInDoubt == contract.InDoubtQuarantine:
+		return doubtOwner
+	case t.namelessInDoubt() != "":
+		return doubtUnnamed
+	case recipe.looks(), !slices.ContainsFunc(t.Undo, func(s Step) bool { return s.Tool != "" }):
+		return doubtLooks // a built-in compares what is there
+	}
+	return doubtBlind
+}
+
+// namelessInDoubt is the first argument, with its call, for want of which nothing names the effect
+// of a call without an answer; empty: there is none, as far as is known before a probe is asked.
+func (t Tool) namelessInDoubt() string {
+	x := newExpressions()
+	nothing := func(...*triggers.Binding) (vars triggers.BindingVars) { return vars }
+	nameless := func(call string, with map[string]any) string {
+		all, err := x.within(with, nil)
+		asks := slices.ContainsFunc(all, func(b *triggers.Binding) bool { return b.Reads("probe") })
+		missing, failed := x.nameless(with, nothing)
+		if asks || errors.Join(err, failed) != nil || len(missing) == 0 {
+			return "" // an error was refused when the pack was read
+		}
+		return fmt.Sprintf("argument %s of %s", strings.Join(missing, " and "), call)
+	}
+	if t.Probe != nil {
+		if missing := nameless(t.Probe.Tool+t.Probe.Call, t.Probe.With); missing != "" {
+			return missing
+		}
+	}
+	for _, step := range t.Undo {
+		if missing := nameless(step.name(), step.With); step.When == "" && missing != "" {
+			return missing
+		}
+	}
+	return ""
+}
+
+// Warnings says of a tool what its contract leaves open, as 'contract lint' does of others.
+func (t Tool) Warnings() (warnings []string) {
+	if t.Class != contract.Compensable {
+		return nil
+	}
+	switch t.doubtful() {
+	case doubtUnnamed:
+		warnings = append(warnings, fmt.Sprintf("in doubt nothing names the effect for the undo (%s), "+
+			"and its action goes to its owner: add a probe that finds it, or an argument that reads input",
+			t.namelessInDoubt()))
+	case doubtBlind:
+		warnings = append(warnings, "an action in doubt is undone blindly: add probe and done, or write "+
+			"on_in_doubt: quarantine")
+	}
+	recipe := t.recipe("")
+	for _, step := range t.Undo {
+		if !recipe.looks() && !step.again() {
+			warnings = append(warnings, fmt.Sprintf("an undo whose answer is lost goes to its owner, as "+
+				"nothing says that %s may be called again: add probe and done, or key or idempotent to the "+
+				"step", step.name()))
+		}
+	}
+	return warnings
 }

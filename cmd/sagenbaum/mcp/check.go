@@ -1,6 +1,8 @@
 package mcp
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
@@ -22,6 +24,8 @@ type CheckedTool struct {
 	Staged   bool   `json:"staged,omitempty"` // each call is made once its plan is committed
 	Fidelity string `json:"fidelity,omitempty"`
 	Hint     string `json:"hint,omitempty"` // what the tool says of itself
+
+	Warnings []string `json:"warnings,omitempty"` // what the contract leaves open
 }
 
 func newCheck(s *cli.Settings) *cobra.Command {
@@ -32,7 +36,8 @@ func newCheck(s *cli.Settings) *cobra.Command {
 		Long: `List the tools of a server and what undoes them. It starts the server and asks it; nothing
 is called, and no Sagenbaum server is needed. A call of a tool that is staged is made once
 its plan is committed, and dropped by an undo before. The hints are what the tools say of themselves:
-they decide nothing.`,
+they decide nothing. A warning says what a contract leaves open where the answer of a call, or of
+its undo, is lost; the exit code does not count it.`,
 		Example: `  sagenbaum mcp check -- npx -y @modelcontextprotocol/server-filesystem /srv/files
   sagenbaum mcp check --config mcp.json -o json`,
 		Args: cobra.ArbitraryArgs,
@@ -79,6 +84,11 @@ func (o *options) check(cmd *cobra.Command, s *cli.Settings, args []string) erro
 		table.Add(t.Server, t.Tool, what, cli.Dash(t.Fidelity), cli.Dash(t.Hint))
 	}
 	table.Write(cmd.OutOrStdout())
+	for _, t := range shown.Tools {
+		for _, warning := range t.Warnings {
+			fmt.Fprintf(cmd.OutOrStdout(), "warning: %s, %s: %s\n", t.Server, t.Tool, warning)
+		}
+	}
 	return cli.Look(nil, unknown > 0)
 }
 
@@ -100,7 +110,8 @@ func checked(cmd *cobra.Command, server *mcp.Server) (list []CheckedTool, err er
 		}
 		if known {
 			one.Contract = string(class)
-			one.Staged = server.Pack().Tools[t.Name].Stage == contract.StageCommit
+			tool := server.Pack().Tools[t.Name]
+			one.Staged, one.Warnings = tool.Stage == contract.StageCommit, tool.Warnings()
 		}
 		if a := t.Annotations; a != nil {
 			switch {
