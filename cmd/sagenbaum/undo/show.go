@@ -53,11 +53,16 @@ func writeAttempt(out io.Writer, p cli.Pen, u api.Undo) {
 	if u.Ended != "" {
 		ended = u.Ended + " at " + cli.Moment(u.EndedNs)
 	}
+	blind := ""
+	if u.BlindCleanup {
+		blind = "sent without knowing that the forward has completed"
+	}
 	for _, line := range [...][2]string{
 		{"attempt", strconv.Itoa(u.Attempt) + " " + p.In(render.UndoColors[u.State], u.State)},
 		{"action", fmt.Sprintf("%d %s, %s", u.Number, u.Action, u.Capability)},
 		{"undo by", u.Compensation}, {"key", u.Key}, {"forward", u.About},
-		{"dispatched", u.Dispatched + " at " + cli.Moment(u.DispatchedNs)}, {"ended", ended},
+		{"dispatched", u.Dispatched + " at " + cli.Moment(u.DispatchedNs)}, {"blind", blind},
+		{"ended", ended},
 		{"waited", render.Lasted(u.WaitedNs)}, {"queued", render.Lasted(u.QueuedNs)},
 		{"work", fmt.Sprintf("%s: setup %s, tools %s, model %s", render.Lasted(u.WorkNs),
 			render.Lasted(u.SetupNs), render.Lasted(u.ToolNs), render.Lasted(u.LLMNs))},
