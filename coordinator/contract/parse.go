@@ -121,7 +121,11 @@ func readContract(at Document, node *yaml.Node) (Source, Findings) {
 		r.findings = append(r.findings, s.Finding("apiVersion", fmt.Sprintf("%q", d.APIVersion),
 			"write "+APIVersion))
 	}
-	if d.Kind != Kind && len(r.findings) == 0 {
+	switch {
+	case d.Kind == PackKind: // its fields are unknown here, and right
+		r.findings = Findings{s.Finding("kind", fmt.Sprintf("%q, the contracts of an MCP server", d.Kind),
+			"check it with sagenbaum mcp check --pack "+at.File+" -- COMMAND")}
+	case d.Kind != Kind && len(r.findings) == 0:
 		r.findings = append(r.findings, s.Finding("kind", fmt.Sprintf("%q", d.Kind),
 			"write "+Kind))
 	}

@@ -50,6 +50,7 @@ func TestParseIsStrict(t *testing.T) {
 		"\tx: 1\n":                                                                `f.yaml:1:1: error: no YAML: `,
 		"apiVersion: sagenbaum/v2\nkind: Contract\n" + rest:                       `f.yaml:1:13: error: apiVersion: "sagenbaum/v2"; write sagenbaum/v1`,
 		"kind: Contract\n" + rest:                                                 `f.yaml:1:1: error: apiVersion: ""; write sagenbaum/v1`,
+		"apiVersion: sagenbaum/v1\nkind: MCPPack\nserver: x\ntools: {}\n":         `f.yaml:2:7: error: kind: "MCPPack", the contracts of an MCP server; check it with sagenbaum mcp check --pack f.yaml -- COMMAND`,
 		"apiVersion: sagenbaum/v1\nkind: Agreement\n" + rest:                      `f.yaml:2:7: error: kind: "Agreement"; write Contract`,
 		"- a\n": `f.yaml:1:1: error: no mapping`,
 		"":      `f.yaml: error: no contract; a document with apiVersion`,

@@ -11,6 +11,7 @@ import (
 const (
 	APIVersion = "sagenbaum/v1"
 	Kind       = "Contract"
+	PackKind   = "MCPPack" // of contracts of an MCP server, which coordinator/mcp reads
 )
 
 // Source is a contract with where it is in its file.

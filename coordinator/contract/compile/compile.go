@@ -69,6 +69,7 @@ func (x *compiler) compile(written contract.Contract) *Compiled {
 	x.checkClass(c)
 	x.checkStage(c)
 	x.checkCalls(c)
+	x.checkWarn(written, c)
 	x.checkRanges(c)
 	x.checkExpressions(written)
 	if len(x.problems) > 0 {
@@ -310,10 +311,20 @@ func (x *compiler) checkAgent(a *contract.Agent) {
 	x.between(field+"max_turns", a.MaxTurns, 0, turnsMax)
 }
 
+// checkWarn holds the range of warn; one that was not written is a part of valid_for.
+func (x *compiler) checkWarn(written, c contract.Contract) {
+	if written.Warn != 0 || c.Warn == 0 || c.Warn >= ledger.DurationMin {
+		x.window("warn", c.Warn)
+		return
+	}
+	least := ledger.DurationMin * (c.ValidFor / c.Warn)
+	x.refuse("valid_for", c.ValidFor.String(), fmt.Sprintf("at least %v, or warn beside it: %v, a part "+
+		"of it, is too short for that", least, c.Warn))
+}
+
 // checkRanges holds what a conversion to the record's types would hide.
 func (x *compiler) checkRanges(c contract.Contract) {
 	x.window("valid_for", c.ValidFor)
-	x.window("warn", c.Warn)
 	x.window("review_timeout", c.ReviewTimeout)
 	x.span("timeout", c.Timeout, ledger.TimeoutMax)
 	x.span("grace", c.Grace, ledger.GraceMax)

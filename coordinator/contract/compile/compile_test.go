@@ -114,6 +114,7 @@ func TestBadContractsAreRefused(t *testing.T) {
 				65)
 		}},
 		{"probe.attempts", "-1", func(c *contract.Contract) { c.Probe.Attempts = -1 }},
+		{"valid_for", "1ms", func(c *contract.Contract) { c.ValidFor, c.Warn = time.Millisecond, 0 }},
 		{"valid_for", "-1ns", func(c *contract.Contract) { c.ValidFor = -1 }},
 		{"valid_for", "2562047h", func(c *contract.Contract) { c.ValidFor = math.MaxInt64 }},
 		{"review_timeout", "without review", func(c *contract.Contract) { c.ReviewTimeout = time.Hour }},
