@@ -172,6 +172,9 @@ func (g *Gateway) start(ctx context.Context) error {
 		}
 		s.remember(tools)
 		s.first, s.hidden = s.listed, g.sayHidden(s, tools)
+		if err := s.pack.Has(tools); err != nil {
+			return err
+		}
 		own, err := g.contracts(s, tools)
 		if err != nil {
 			return err

@@ -30,11 +30,15 @@ const (
 	startPause    = 100 * time.Millisecond // after a start in vain, which doubles
 	startPauseMax = 10 * time.Second       // up to this
 
-	readersMax = 1024     // compiled expressions that are remembered
-	recipeMax  = 3 << 10  // bytes of a recipe, which is one argument of the registration
-	inputMax   = 12 << 10 // bytes of an input or output in a record; larger texts become digests
-	textKept   = 256      // bytes of a text that is always recorded as it is
-	errorMax   = 1 << 10  // bytes of a server's error that are recorded
+	startSay = 2 * time.Second // of an attempt that are left to say that it was in vain
+
+	readersMax  = 1024 // compiled expressions that are remembered
+	programsMax = 64   // likewise, while a pack is read
+
+	recipeMax = 3 << 10  // bytes of a recipe, which is one argument of the registration
+	inputMax  = 12 << 10 // bytes of an input or output in a record; larger texts become digests
+	textKept  = 256      // bytes of a text that is always recorded as it is
+	errorMax  = 1 << 10  // bytes of a server's error that are recorded
 
 	argumentsBeside = 256     // bytes of the names of the arguments of an undo
 	afterBeside     = 4 << 10 // bytes that what a call has left may have more than what was before

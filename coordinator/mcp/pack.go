@@ -16,10 +16,11 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // PackKind is the kind of a document that is a pack.
-const PackKind = "MCPPack"
+const PackKind = contract.PackKind
 
 // Pack says of the tools of one server what they do and what undoes it.
 type Pack struct {
@@ -246,8 +247,16 @@ func ParsePack(name string, data []byte) (Pack, error) {
 				fmt.Sprintf("%.80q", variable), "the name of a variable, not one of "+ownVariables)
 		}
 	}
+	programs := triggers.NewCache(programsMax)
 	for _, tool := range sortedKeys(pack.Tools) {
-		if err := x.tool(name+": tools."+tool, pack.Tools[tool], pack.Files); err != nil {
+		t, field := pack.Tools[tool], name+": tools."+tool
+		if err := x.tool(field, t, pack.Files); err != nil {
+			return pack, err
+		}
+		if err := x.works(field, t); err != nil {
+			return pack, err
+		}
+		if err := t.compiles(field, tool, programs); err != nil {
 			return pack, err
 		}
 	}

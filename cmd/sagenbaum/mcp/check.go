@@ -100,6 +100,9 @@ func checked(cmd *cobra.Command, server *mcp.Server) (list []CheckedTool, err er
 	if err != nil {
 		return nil, err
 	}
+	if err := server.Pack().Has(tools); err != nil {
+		return nil, err // as the gateway
+	}
 	for _, t := range tools {
 		class, fidelity, known := server.Contract(t.Name)
 		one := CheckedTool{
