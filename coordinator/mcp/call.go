@@ -21,16 +21,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
-// What a client may say in the metadata of a call, and a result says of it.
-const (
-	planMeta   = "sagenbaum/plan"   // the plan that the call belongs to
-	keyMeta    = "sagenbaum/key"    // an idempotency key
-	actionMeta = "sagenbaum/action" // of a result: what the call is in the plan
-
-	planHeader = "Sagenbaum-Plan" // the same over HTTP
-	keyHeader  = "Idempotency-Key"
-)
-
 // request is one call of a tool.
 type request struct {
 	session   *sdk.ServerSession
@@ -118,8 +108,10 @@ func (r request) refused() error {
 func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (request, error) {
 	r := request{session: req.Session, plain: isPlain(ctx), shown: req.Params.Name,
 		arguments: req.Params.Arguments, answers: req.Params.InputResponses}
-	r.plan, _ = req.Params.Meta[planMeta].(string)
-	r.key, _ = req.Params.Meta[keyMeta].(string)
+	if err := cmp.Or(textOf(req.Params.Meta, planMeta, &r.plan),
+		textOf(req.Params.Meta, keyMeta, &r.key)); err != nil {
+		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+	}
 	if req.Extra != nil && req.Extra.Header != nil {
 		if r.plan == "" {
 			r.plan = req.Extra.Header.Get(planHeader)
@@ -308,7 +300,9 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	}
 	defer release()
 	if undoneInstead(t.ended()) {
-		_, _ = g.look(ctx, t) // its owner may have answered; otherwise it has ended still
+		if past, err := g.look(ctx, t); err == nil { // else it has ended still
+			g.plans.notice(t, past) // its owner may have answered
+		}
 	}
 	if err := t.ended(); err != nil {
 		return problem("%s has ended: %v. Nothing was done.", named(t.plan.ID()), err), nil
@@ -359,8 +353,8 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	return g.settle(t, run, print, output, g.explained(ctx, t, err))
 }
 
-// explained says of a plan that takes nothing more that it is committed, where it is: who calls a
-// tool under it does not know otherwise that what it did stays.
+// explained says of a plan that takes nothing more that it is committed, or undone by now, where it
+// is: who calls a tool under it does not know otherwise that what it did stays, or is gone.
 func (g *Gateway) explained(ctx context.Context, t *tracked, err error) error {
 	switch {
 	case errors.Is(err, coordinator.ErrPartUndone): // its savepoints are gone, too
@@ -369,8 +363,13 @@ func (g *Gateway) explained(ctx context.Context, t *tracked, err error) error {
 	case !undoneInstead(err) || !t.overs(err):
 		return err
 	}
-	if past, failed := g.look(ctx, t); failed == nil && past.State == ledger.StateCommitted {
+	past, failed := g.look(ctx, t)
+	switch {
+	case failed != nil:
+	case past.State == ledger.StateCommitted:
 		return fmt.Errorf("plan %s takes no more: %w", t.plan.ID(), errCommitted)
+	case past.State == ledger.StateCompensated: // since it was heard that it is being undone
+		return fmt.Errorf("plan %s takes no more: %w: %s", t.plan.ID(), coordinator.ErrUnwound, ended(past))
 	}
 	return err
 }

@@ -83,3 +83,12 @@ func (g *Gateway) Spend(undos int, now time.Time) (wait time.Duration) {
 	}
 	return wait
 }
+
+// Needed starts a server that rests.
+func (s *Server) Needed(ctx context.Context) error {
+	release, err := s.needed(ctx)
+	if err == nil {
+		release()
+	}
+	return err
+}

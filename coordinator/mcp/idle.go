@@ -1,9 +1,11 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 )
@@ -20,8 +22,8 @@ type rest struct {
 }
 
 // needed starts a server that rests, and returns what lets it rest again. One that does not start
-// is tried again for as long as the attempt lasts: what it lacks may come back. Errors: ctx's, with
-// why it does not start.
+// is tried again for as long as the attempt lasts: what it lacks may come back. Errors: notStarted,
+// or ctx's, with why it does not start.
 func (s *Server) needed(ctx context.Context) (release func(), err error) {
 	r := &s.rest
 	if r.after == 0 {
@@ -41,10 +43,18 @@ func (s *Server) needed(ctx context.Context) (release func(), err error) {
 		}
 		s.logger.Warn("a server that an undo needs does not start", "server", s.config.Name,
 			"error", err)
+		wait := pause
+		if deadline, ok := ctx.Deadline(); ok {
+			left := time.Until(deadline) - startSay
+			if left <= 0 { // a time-out would be doubt, and no server has got anything
+				return nil, &notStarted{fmt.Errorf("%w%s", err, said("; it says: ", s.last.text()))}
+			}
+			wait = min(pause, left)
+		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
 	}
 	if !r.found {
@@ -53,6 +63,51 @@ func (s *Server) needed(ctx context.Context) (release func(), err error) {
 	}
 	r.using++
 	return s.unneeded, nil
+}
+
+// notStarted says that there was no server all the time that an attempt may take: nothing was done.
+// It is none of the errors of a context, which would say that no one knows.
+type notStarted struct{ cause error }
+
+func (e *notStarted) Error() string { return e.cause.Error() }
+
+// Code is what is recorded beside the message.
+func (e *notStarted) Code() string { return "not_started" }
+
+// lastLine passes on what a server says on stderr, and keeps the last line of it: a server that ends
+// as soon as it is started says there why. It is safe for concurrent use.
+type lastLine struct {
+	to io.Writer
+
+	mu   sync.Mutex
+	line []byte
+	more bool // the line may go on
+}
+
+// Write passes a part of it on.
+func (l *lastLine) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	for part := range bytes.Lines(text) {
+		if len(bytes.TrimSpace(part)) > 0 {
+			if !l.more {
+				l.line = nil
+			}
+			l.line = append(l.line, part[:min(len(part), errorMax-min(len(l.line), errorMax))]...)
+		}
+		l.more = !bytes.HasSuffix(part, []byte("\n"))
+	}
+	l.mu.Unlock()
+	return l.to.Write(text)
+}
+
+// text is the last line that is not empty.
+func (l *lastLine) text() string {
+	if l == nil {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(bytes.TrimSpace(l.line))
 }
 
 // unneeded has a server rest once it was not needed for a while.

@@ -174,8 +174,8 @@ func (p *plans) notice(t *tracked, past coordinator.Past) {
 	case ledger.StateOpen, ledger.StateUnwinding:
 		return
 	}
-	if t.ended() != nil {
-		return
+	if over := t.ended(); over != nil && !errors.Is(over, coordinator.ErrUnwinding) {
+		return // but of one that was being undone it is known now what it has come to
 	}
 	why := errors.New(ended(past))
 	if past.State != ledger.StateCommitted && past.State != ledger.StateCommitting {

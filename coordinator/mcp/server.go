@@ -83,6 +83,7 @@ type Server struct {
 	calls  *calls
 	named  atomic.Int64 // calls that were given a name
 	rest   rest         // of a server that runs while it is needed
+	last   *lastLine    // that such a one has said; nil: it is not kept
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil before Start, and after it has ended
@@ -109,29 +110,12 @@ type Server struct {
 
 // NewServer checks the configuration; Start starts the server. Errors: *ledger.Refused.
 func NewServer(config ServerConfig) (*Server, error) {
-	switch {
-	case !ledger.ValidToken(config.Name):
-		return nil, ledger.Refuse("servers", fmt.Sprintf("%q is not a name", config.Name),
-			"1 to 64 letters, digits, '-' or '_'")
-	case config.Command == "" && config.URL == "":
-		return nil, ledger.Refuse("servers."+config.Name+".command", "missing", "a program, or a url")
-	case config.State == "":
-		return nil, ledger.Refuse("servers."+config.Name+".state", "missing", "a folder")
-	case config.Instance != "" && (!ledger.ValidToken(config.Instance) ||
-		len(config.Instance) > ledger.TokenLenMax-len(undoPrefix)):
-		return nil, ledger.Refuse("servers."+config.Name+".instance",
-			fmt.Sprintf("%q is not a name", config.Instance), "1 to 60 letters, digits, '-' or '_'")
-	}
-	if err := ledger.CheckSpan("servers."+config.Name+".settle", config.Settle,
-		ledger.SettleMax); err != nil {
+	if err := config.Check(); err != nil {
 		return nil, err
 	}
 	settle := SettleDefault
 	if config.URL != "" {
 		settle = SettleRemote
-		if err := config.checkURL(); err != nil {
-			return nil, err
-		}
 	}
 	config.Settle = cmp.Or(config.Settle, settle)
 	packs, err := BuiltIn()
@@ -150,6 +134,28 @@ func NewServer(config ServerConfig) (*Server, error) {
 	}
 	s.guard, err = newLock(filepath.Join(config.State, s.instance+".lock"))
 	return s, err
+}
+
+// Check refuses what no server can be made of, without a trace. Errors: *ledger.Refused.
+func (c ServerConfig) Check() error {
+	switch {
+	case !ledger.ValidToken(c.Name):
+		return ledger.Refuse("servers", fmt.Sprintf("%q is not a name", c.Name),
+			"1 to 64 letters, digits, '-' or '_'")
+	case c.Command == "" && c.URL == "":
+		return ledger.Refuse("servers."+c.Name+".command", "missing", "a program, or a url")
+	case c.State == "":
+		return ledger.Refuse("servers."+c.Name+".state", "missing", "a folder")
+	case c.Instance != "" && (!ledger.ValidToken(c.Instance) ||
+		len(c.Instance) > ledger.TokenLenMax-len(undoPrefix)):
+		return ledger.Refuse("servers."+c.Name+".instance",
+			fmt.Sprintf("%q is not a name", c.Instance), "1 to 60 letters, digits, '-' or '_'")
+	}
+	err := ledger.CheckSpan("servers."+c.Name+".settle", c.Settle, ledger.SettleMax)
+	if err == nil && c.URL != "" {
+		err = c.checkURL()
+	}
+	return err
 }
 
 // undoPrefix begins the capabilities of what undoes the effects of servers.

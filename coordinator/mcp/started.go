@@ -94,7 +94,9 @@ func (s *Server) transport(patience time.Duration, guessed *atomic.Bool) (sdk.Tr
 	}
 	command := exec.Command(s.config.Command, s.config.Args...)
 	command.Env = s.config.environment(os.Environ())
-	command.Stderr = s.config.Errors
+	if command.Stderr = s.config.Errors; s.last != nil {
+		command.Stderr = s.last
+	}
 	process := program(child.New(command, closeTime))
 	if s.instead != nil {
 		process = s.instead()

@@ -256,7 +256,7 @@ func (g *Gateway) planCommit(ctx context.Context, r request, in ownInput) (any, 
 			return nil, err
 		}
 		g.plans.notice(t, past)
-		return t.closed(past).notCommitted(), nil
+		return g.shut(ctx, t, past).notCommitted(), nil
 	}
 	g.plans.drop(t, errCommitted)
 	return g.kept(ctx, t), nil
@@ -265,7 +265,7 @@ func (g *Gateway) planCommit(ctx context.Context, r request, in ownInput) (any, 
 // errCommitted says why a plan takes nothing more.
 var errCommitted = errors.New("it is committed")
 
-// notCommitted is closed for plan_commit: that another has committed the plan is as well.
+// notCommitted is shut for plan_commit: that another has committed the plan is as well.
 func (r report) notCommitted() report {
 	if r.refused {
 		r.Message = "nothing was committed now: " + strings.TrimPrefix(r.Message, nothingUndone)
@@ -293,7 +293,7 @@ func (g *Gateway) planFail(ctx context.Context, r request, in ownInput) (any, er
 		if failed != nil || past.State == ledger.StateOpen {
 			return nil, err
 		}
-		return t.closed(past), nil
+		return g.shut(ctx, t, past), nil
 	}
 	if len(t.standing()) > 0 {
 		g.plans.overdraw(r.holder(), t, time.Now())
@@ -333,7 +333,7 @@ func (g *Gateway) planStatus(ctx context.Context, r request, in ownInput) (any, 
 			return nil, err
 		}
 		g.plans.notice(t, past)
-		return t.report(past, all), nil
+		return g.reported(ctx, t, past, all)
 	}
 	if in.Plan == "" {
 		return nil, g.plans.none(r.holder())
@@ -347,7 +347,7 @@ func (g *Gateway) planStatus(ctx context.Context, r request, in ownInput) (any, 
 	t := &tracked{}
 	t.effects, _ = g.recollect(past)
 	t.learn(past)
-	return t.report(past, all), nil
+	return g.reported(ctx, t, past, all)
 }
 
 // standing lists the effects that are not undone, in their order.
@@ -434,7 +434,7 @@ func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 	}
 	if recorded.State != ledger.StateOpen && recorded.State != ledger.StateUnwinding {
 		g.plans.notice(t, recorded)
-		return t.closed(recorded), nil
+		return g.shut(ctx, t, recorded), nil
 	}
 	last, err := choose(t.those(func(*effect) bool { return true }))
 	if err != nil {
@@ -468,17 +468,20 @@ func (g *Gateway) openPlan(ctx context.Context, r request, in ownInput) (*tracke
 	t = &tracked{}
 	t.effects, _ = g.recollect(past)
 	t.learn(past)
-	return nil, t.closed(past), nil
+	return nil, g.shut(ctx, t, past), nil
 }
 
 // nothingUndone begins what a tool says that was to undo something.
 const nothingUndone = "nothing was undone now: "
 
-// closed says that a plan is not open, so that nothing of it was undone now, and who can still do
+// shut says that a plan is not open, so that nothing of it was undone now, and who can still do
 // something about it.
-func (t *tracked) closed(past coordinator.Past) report {
-	out := t.report(past, func(*effect) bool { return true })
+func (g *Gateway) shut(ctx context.Context, t *tracked, past coordinator.Past) report {
+	out, err := g.reported(ctx, t, past, func(*effect) bool { return true })
 	out.refused, out.Message = true, nothingUndone+out.Message
+	if err != nil {
+		out.Message += "; what that has undone is not known: " + err.Error()
+	}
 	switch {
 	case past.State == ledger.StateCommitted && past.UndoneAs == "":
 		out.Message += "; what it has done can be undone by an operator: sagenbaum plan unwind " +

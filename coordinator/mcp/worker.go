@@ -54,7 +54,10 @@ func NewWorker(ctx context.Context, config WorkerConfig) (*Worker, error) {
 	}
 	w := &Worker{work: work, servers: config.Servers}
 	for _, s := range config.Servers {
-		if s.rest.after = config.Idle; config.Idle == 0 {
+		if s.rest.after = config.Idle; config.Idle > 0 && s.config.Errors != nil {
+			s.last = &lastLine{to: s.config.Errors}
+		}
+		if config.Idle == 0 {
 			if err = s.Start(ctx); err == nil {
 				s.prune()
 			}
