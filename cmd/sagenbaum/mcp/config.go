@@ -102,8 +102,6 @@ func (o *options) complete(e *entry) (err error) {
 func (o *options) read(args []string) ([]entry, error) {
 	const usage = "sagenbaum mcp -- COMMAND, or with --url URL or --config FILE instead"
 	switch {
-	case o.settle < 0:
-		return nil, cli.Fail(cli.ExitUsage, "--settle 90s", "--settle cannot be %s", o.settle)
 	case len(o.headers) > 0 && o.url == "":
 		return nil, cli.Fail(cli.ExitUsage, "--url URL beside it", "--header without --url")
 	case o.url != "" && (len(args) > 0 || o.file != ""):
@@ -175,8 +173,12 @@ func (o *options) readFile(name string) (entries []entry, err error) {
 		Servers map[string]configured `json:"mcpServers"`
 	}
 	const want = `{"mcpServers": {"NAME": {"command": "...", "args": ["..."]}}}, or "url": "..."`
-	if err := json.Unmarshal(data, &file); err != nil || len(file.Servers) == 0 {
+	switch err := json.Unmarshal(data, &file); {
+	case err != nil:
 		return nil, cli.Fail(cli.ExitFailed, want, "cannot read servers from %s (%v)", name, err)
+	case len(file.Servers) == 0:
+		return nil, cli.Fail(cli.ExitFailed, want, "cannot read servers from %s: it has no mcpServers",
+			name)
 	}
 	names := []string{}
 	for server := range file.Servers {
@@ -248,10 +250,10 @@ func (c configured) settle(file, server string) (time.Duration, error) {
 	if c.Settle == "" {
 		return 0, nil
 	}
-	settle, err := time.ParseDuration(c.Settle)
-	if err != nil || settle <= 0 {
-		return 0, cli.Fail(cli.ExitFailed, `a time, as "90s"`, "%s: mcpServers.%s.settle is %.80q", file,
-			server, c.Settle)
+	settle, err := settleOf(c.Settle)
+	if err != nil {
+		return 0, cli.Fail(cli.ExitFailed, `a time, as "90s"`, "%s: mcpServers.%s.settle is %.80q: %v",
+			file, server, c.Settle, err)
 	}
 	return settle, nil
 }

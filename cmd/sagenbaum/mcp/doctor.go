@@ -90,6 +90,8 @@ type patient struct {
 	settings *cli.Settings // of the doctor
 	findings []Finding
 	staged   []string // capabilities under which calls are staged
+	args     []string // of the doctor: the command of the server
+	worker   string   // command line of what undoes
 }
 
 func (p *patient) say(state, check, next, format string, args ...any) *Finding {
@@ -116,7 +118,7 @@ func (o *options) examine(cmd *cobra.Command, s *cli.Settings, args []string) ([
 	var findings []Finding
 	undos := map[string]string{}
 	for _, e := range entries {
-		p := &patient{entry: e, o: o, settings: s}
+		p := &patient{entry: e, o: o, settings: s, args: args}
 		p.examineGateway()
 		if e.problem != nil {
 			p.wrong("start", e.problem)
@@ -201,6 +203,7 @@ func (p *patient) examineServer(ctx context.Context) (undo string) {
 	}
 	took := time.Since(began)
 	server.Close() // said is written no more
+	p.remember(server)
 	if err != nil {
 		p.wrong("start", err)
 		f := &p.findings[len(p.findings)-1]
@@ -221,6 +224,13 @@ func (p *patient) examineServer(ctx context.Context) (undo string) {
 	p.examineTools(server, names)
 	p.examineStaged(server, names)
 	return server.Undo()
+}
+
+// remember notes which worker undoes what the server does.
+func (p *patient) remember(server *mcp.Server) {
+	g := p.o.started(server, p.args)
+	g.Files = g.Files || p.o.file != "" // which has the environment
+	p.worker = g.Line()
 }
 
 // lastLines are the end of what a server wrote to its log.

@@ -100,7 +100,8 @@ func (p *patient) examineHost() {
 		return
 	}
 	var f *cli.Failure
-	if err := p.entry.hostable(); errors.As(err, &f) {
+	h := hosted{entry: p.entry, file: p.o.file}
+	if err := h.fits(&options{file: p.o.file, flag: "--mcp"}); errors.As(cli.Failed("go on", err), &f) {
 		p.say("warn", "host", f.Hint, "'sagenbaum serve --mcp %s' does not start it for an undo: %v",
 			p.o.file, err)
 		return
@@ -113,10 +114,7 @@ func (p *patient) examineWorker(cmd *cobra.Command, c *cli.Client, undo string) 
 	if undo == "" {
 		return
 	}
-	next := cli.CommandLine("sagenbaum", append([]string{"mcp", "worker"}, p.words()...)...)
-	if p.o.file != "" {
-		next = "sagenbaum mcp worker --config " + p.o.file
-	}
+	next := p.worker
 	var answer api.ServedAnswer
 	question := api.ServedQuery{Calls: []api.ServedCall{{Capability: undo, Undo: true}}}
 	for _, capability := range p.staged {

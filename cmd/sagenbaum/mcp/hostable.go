@@ -16,6 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/connect"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 )
 
 // hostable says why a host does not start the server of an entry: others may write a file that says
@@ -44,6 +45,9 @@ func (e *entry) hostable() error {
 			}
 		}
 	}
+	if there := e.thereIn(); there != "" {
+		places = append(places, there)
+	}
 	for _, place := range places {
 		if !filepath.IsAbs(place) {
 			return e.unfit("an absolute path", place+" is relative to the folder of the client")
@@ -58,6 +62,23 @@ func (e *entry) hostable() error {
 		}
 	}
 	return nil
+}
+
+// thereIn is an argument that names a file of the folder in which the server is configured, or of
+// this one: the program may be there for its client, and not for a host. Empty: none does.
+func (e *entry) thereIn() string {
+	folders := []string{"."}
+	for _, file := range e.sources {
+		folders = append(folders, filepath.Dir(file))
+	}
+	for _, folder := range folders {
+		g := started.Gateway{Folder: folder,
+			Worker: append([]string{"--", e.config.Command}, e.config.Args...)}
+		if found := g.Relative(); found != "" && found != e.config.Command {
+			return found
+		}
+	}
+	return ""
 }
 
 // keeps says why a host does not believe what the folder of states has of the roots of clients:

@@ -247,7 +247,21 @@ func (r *reading) read() (list []hosted, looked []string, unread map[string]bool
 }
 
 // plan finds out what a host needs to know of a server, without starting it.
-func (h *hosted) plan(o *options) (err error) {
+func (h *hosted) plan(o *options) error {
+	if err := h.fits(o); err != nil {
+		return err
+	}
+	server, err := mcp.NewServer(h.entry.config)
+	if err != nil {
+		return err
+	}
+	h.undo = server.Undo()
+	server.Close()
+	return nil
+}
+
+// fits says why a host does not serve the undos of a server, and leaves nothing.
+func (h *hosted) fits(o *options) (err error) {
 	if err := h.entry.hostable(); err != nil {
 		return err
 	}
@@ -266,13 +280,7 @@ func (h *hosted) plan(o *options) (err error) {
 		return cli.Fail(cli.ExitUsage, "a tenant of "+ledger.TokenWanted,
 			"mcpServers.%s: %.80q is no tenant", h.entry.name, h.gateway.Tenant)
 	}
-	server, err := mcp.NewServer(h.entry.config)
-	if err != nil {
-		return err
-	}
-	h.undo = server.Undo()
-	server.Close()
-	return nil
+	return h.entry.config.Check()
 }
 
 // distinct leaves out what is there twice. Of servers that are not the same and whose undos have

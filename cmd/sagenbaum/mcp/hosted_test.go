@@ -142,6 +142,10 @@ func TestAHostSaysWhatItDoesNotServe(t *testing.T) {
 		"./serve is relative":        `"x": {"command": "./serve"}`,
 		"bin/serve is relative":      gateway(`"--", "bin/serve"`),
 		"no-such-program":            `"x": {"command": "no-such-program"}`,
+		"has no mcpServers":          `}, "other": {`,
+		"own.py is relative":         gateway(`"--", "cat", "own.py"`),
+		"config.go is relative":      gateway(`"--", "cat", "config.go"`),
+		"want https, or http on":     `"x": {"url": "ftp://x"}`,
 		"../data is relative":        gateway(`"--", "cat", "../data"`),
 		". is relative":              gateway(`"--", "cat", "."`),
 		"images is relative":         gateway(`"--state", "images", "--", "cat"`),
@@ -152,6 +156,9 @@ func TestAHostSaysWhatItDoesNotServe(t *testing.T) {
 		"may write " + loose:         gateway(fmt.Sprintf(`"--config", %q`, loose)),
 	} {
 		bad, good := hostedFile(t, servers), hostedFile(t, `"good": {"command": "cat", "args": ["good"]}`)
+		if err := os.WriteFile(filepath.Join(filepath.Dir(bad), "own.py"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		if _, said := asked(t, 1, bad, good); !strings.Contains(strings.ReplaceAll(said, `\"`, `"`), says) {
 			t.Errorf("%s: it says %s, want %q", servers, said, says)
 		}

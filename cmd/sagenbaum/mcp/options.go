@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"fmt"
 	"io"
 	"net/url"
 	"os"
@@ -75,10 +76,41 @@ func (o *options) flags(f *pflag.FlagSet) {
 		"`FILE` with the contracts of a server's tools; may be given more than once")
 	f.StringVar(&o.state, "state", "",
 		"`DIR` of images, trash and locks (default ~/.local/state/sagenbaum/mcp)")
-	f.DurationVar(&o.settle, "settle", 0, "`TIME` that a call which was given up, as after a "+
+	f.Var((*settling)(&o.settle), "settle", "`TIME` that a call which was given up, as after a "+
 		"time-out, may take to land (default "+mcp.SettleDefault.String()+", with --url "+
 		mcp.SettleRemote.String()+")")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
+}
+
+// settling is the value of --settle. The default is said by leaving it out: no call lands in no time.
+type settling time.Duration
+
+// Set takes the time of the flag.
+func (s *settling) Set(text string) error {
+	d, err := settleOf(text)
+	*s = settling(d)
+	return err
+}
+
+// String is the time; empty: the default.
+func (s *settling) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return time.Duration(*s).String()
+}
+
+// Type is what the flag takes.
+func (s *settling) Type() string { return "duration" }
+
+// settleOf is how long a call that was given up may take to land.
+func settleOf(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < ledger.DurationMin || d > ledger.SettleMax {
+		return 0, fmt.Errorf("want %v to %v, as 90s, or none of it for the default", ledger.DurationMin,
+			ledger.SettleMax)
+	}
+	return d, nil
 }
 
 // gatewayFlags are those of the gateway beside.

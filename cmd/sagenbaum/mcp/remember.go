@@ -15,6 +15,16 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 )
 
+// started is how a server was started, for whoever has to start a worker for it.
+func (o *options) started(server *mcp.Server, args []string) started.Gateway {
+	folder, err := os.Getwd()
+	if err != nil {
+		folder = "."
+	}
+	return started.Gateway{Undo: server.Undo(), Folder: folder, Worker: o.workerLine(args),
+		Files: server.Pack().GoesByPaths()}
+}
+
 // workerLine is the command line of the worker that undoes what this gateway does.
 func (o *options) workerLine(args []string) []string {
 	line := []string{"sagenbaum", "mcp", "worker"}
@@ -58,17 +68,13 @@ func absolute(path string) string {
 // and for the server that this user's gateways have started. Where this gateway undoes by itself,
 // hosts leave that to it until free is called.
 func (o *options) remember(config mcp.Config, args []string) (free func()) {
-	folder, err := os.Getwd()
-	if err != nil {
-		folder = "."
-	}
 	var all []func()
 	for _, server := range config.Servers {
 		if len(server.Pack().Tools) == 0 {
 			continue // nothing undoes what it does
 		}
-		g := started.Gateway{Undo: server.Undo(), Folder: folder, Worker: o.workerLine(args),
-			Files: server.Pack().GoesByPaths(), Tenant: config.Tenant}
+		g := o.started(server, args)
+		g.Tenant = config.Tenant
 		err := started.Remember(server.State(), g, mcp.KeptFor, time.Now())
 		if err == nil && config.ServeUndos {
 			var leave func()

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -59,6 +61,8 @@ func TestAServerAtAURLThatCannotBeCalledIsSaid(t *testing.T) {
 	for entry, want := range map[string]string{
 		`{"url": "https://a", "headers": {"B": "${TEST_NONE}"}}`:                       "headers.B: there is no variable TEST_NONE",
 		`{"type": "sse", "url": "https://a"}`:                                          `type is "sse"`,
+		`{"url": "https://a", "settle": "0s"}`:                                         `settle is "0s": want 1ms to `,
+		gateway + `"--settle", "0s"]}`:                                                 `"--settle" flag: want 1ms to `,
 		`{"url": "https://a", "settle": "soon"}`:                                       `settle is "soon"`,
 		`{"url": "http://example.com/?key=` + secret + `"}`:                            "http is for this machine alone",
 		`{"headers": {"A": "1"}}`:                                                      "has no command",
@@ -84,8 +88,12 @@ func TestAServerAtAURLThatCannotBeCalledIsSaid(t *testing.T) {
 	if line := strings.Join(o.workerLine(nil), " "); !strings.HasSuffix(line, "--url https://a --settle 1m0s") {
 		t.Errorf("its worker is %s", line)
 	}
-	o.settle = -time.Minute
-	if _, err := o.read(nil); !errors.As(err, &f) || f.Code != cli.ExitUsage || f.Hint != "--settle 90s" {
-		t.Errorf("--settle -1m: %v", err)
+	for _, wrong := range []string{"-1m", "0s", "0", "1ns", "90000h", "soon"} {
+		flags := pflag.NewFlagSet("mcp", pflag.ContinueOnError)
+		o.flags(flags)
+		if err := flags.Parse([]string{"--settle", wrong}); err == nil ||
+			!strings.Contains(err.Error(), `"--settle" flag: want 1ms to `) {
+			t.Errorf("--settle %s: %v", wrong, err)
+		}
 	}
 }

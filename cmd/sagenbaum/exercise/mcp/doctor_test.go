@@ -87,7 +87,7 @@ func TestTheDoctorOfMCPFindsWhatIsWrongWithAConfiguration(t *testing.T) {
 	if next := found["memory gateway"].Next; !strings.Contains(next, `"args": ["mcp", "--", `) {
 		t.Errorf("next: %s", next)
 	}
-	if next := found["files worker"].Next; next != "sagenbaum mcp worker --config "+file {
+	if next := found["files worker"].Next; next != "sagenbaum mcp worker --config "+file+" --state "+state {
 		t.Errorf("next: %s", next)
 	}
 	// While the gateway runs as its client starts it, it serves what the file says that it does.
