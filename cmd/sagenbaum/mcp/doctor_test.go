@@ -44,8 +44,11 @@ func TestTheDoctorSaysOfAHostWhatItRefuses(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	file := hostedFile(t, `
 		"ftp": {"url": "ftp://127.0.0.1:1"}, "far": {"url": "http://example.com/mcp"},
-		"own": {"command": "cat", "args": ["own.py"]}, "fine": {"command": "cat", "args": ["/dev/null"]}`)
+		"own": {"command": "cat", "args": ["own.py"]}, "fine": {"command": "cat", "args": ["run", "/dev/null"]}`)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "own.py"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(filepath.Dir(file), "run"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	o := &options{file: file}

@@ -16,7 +16,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/connect"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 )
 
 // hostable says why a host does not start the server of an entry: others may write a file that says
@@ -65,17 +64,19 @@ func (e *entry) hostable() error {
 }
 
 // thereIn is an argument that names a file of the folder in which the server is configured, or of
-// this one: the program may be there for its client, and not for a host. Empty: none does.
+// this one: the program may be there for its client, and not for a host. A folder may have the name
+// of a word, such as run. Empty: no argument does.
 func (e *entry) thereIn() string {
 	folders := []string{"."}
 	for _, file := range e.sources {
 		folders = append(folders, filepath.Dir(file))
 	}
-	for _, folder := range folders {
-		g := started.Gateway{Folder: folder,
-			Worker: append([]string{"--", e.config.Command}, e.config.Args...)}
-		if found := g.Relative(); found != "" && found != e.config.Command {
-			return found
+	for _, arg := range e.config.Args {
+		for _, folder := range folders {
+			info, err := os.Stat(filepath.Join(folder, arg))
+			if err == nil && info.Mode().IsRegular() && !filepath.IsAbs(arg) {
+				return arg
+			}
 		}
 	}
 	return ""
