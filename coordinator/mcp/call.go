@@ -369,7 +369,8 @@ func (g *Gateway) explained(ctx context.Context, t *tracked, err error) error {
 	case past.State == ledger.StateCommitted:
 		return fmt.Errorf("plan %s takes no more: %w", t.plan.ID(), errCommitted)
 	case past.State == ledger.StateCompensated: // since it was heard that it is being undone
-		return fmt.Errorf("plan %s takes no more: %w: %s", t.plan.ID(), coordinator.ErrUnwound, ended(past))
+		return fmt.Errorf("plan %s takes no more: %w: %s", t.plan.ID(), coordinator.ErrUnwound,
+			ended(past))
 	}
 	return err
 }

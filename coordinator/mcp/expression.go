@@ -175,6 +175,50 @@ func (x *expressions) checkCondition(field, text string, more ...string) error {
 	return nil
 }
 
+// works refuses expressions of a tool that can never give an answer: a condition that is no truth,
+// and one that reads a probe which is not asked.
+func (x *expressions) works(field string, t Tool) error {
+	conditions := map[string]string{"effectless_when": t.EffectlessWhen, "not_taken": t.NotTaken,
+		"done": t.Done}
+	for part, guards := range map[string][]Guard{"stop": t.Stop, "refuse": t.Refuse} {
+		for i, guard := range guards {
+			conditions[fmt.Sprintf("%s[%d].when", part, i)] = guard.When
+		}
+	}
+	for i, step := range t.Undo {
+		conditions[fmt.Sprintf("undo[%d].when", i)] = step.When
+	}
+	for _, part := range sortedKeys(conditions) {
+		text := conditions[part]
+		if text == "" {
+			continue
+		}
+		b, err := x.reader(text)
+		switch {
+		case err != nil:
+			return err
+		case !mayHold(b):
+			return ledger.Refuse(field+"."+part, fmt.Sprintf("%q is never true or false", text),
+				"CEL that gives true or false")
+		case t.Probe == nil && b.Reads("probe"):
+			return ledger.Refuse(field+"."+part, "it reads probe, and nothing is asked",
+				"probe, the question whose answer it reads; or none of it")
+		}
+	}
+	return nil
+}
+
+// mayHold reports whether an expression may be true. Of no variable the type is known, but input
+// and output are objects.
+func mayHold(b *triggers.Binding) bool {
+	for _, read := range b.Paths() {
+		if read.Copied && len(read.Path) == 1 && (read.Path[0] == "input" || read.Path[0] == "output") {
+			return false
+		}
+	}
+	return b.Type() == "bool" || b.Type() == "dyn"
+}
+
 // encode writes JSON without escapes for HTML.
 func encode(v any) (json.RawMessage, error) {
 	var out bytes.Buffer

@@ -74,8 +74,8 @@ func (e *notStarted) Error() string { return e.cause.Error() }
 // Code is what is recorded beside the message.
 func (e *notStarted) Code() string { return "not_started" }
 
-// lastLine passes on what a server says on stderr, and keeps the last line of it: a server that ends
-// as soon as it is started says there why. It is safe for concurrent use.
+// lastLine passes on what a server says on stderr, and keeps the last line of it: a server that
+// ends as soon as it is started says there why. It is safe for concurrent use.
 type lastLine struct {
 	to io.Writer
 

@@ -19,6 +19,16 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
+// What a client may say in the metadata of a call, and a result says of it.
+const (
+	planMeta   = "sagenbaum/plan"   // the plan that the call belongs to
+	keyMeta    = "sagenbaum/key"    // an idempotency key
+	actionMeta = "sagenbaum/action" // of a result: what the call is in the plan
+
+	planHeader = "Sagenbaum-Plan" // the same over HTTP
+	keyHeader  = "Idempotency-Key"
+)
+
 // A client whose connection broke makes its call again on another one, which has another plan. So
 // the folder of a server keeps under which plan a call with a key was made that names none.
 
@@ -207,4 +217,23 @@ func (s *Server) ends(key string) {
 	if err := os.Remove(s.begunFile(key)); err != nil && !os.IsNotExist(err) {
 		s.logger.Warn("an undo that has ended is noted as one that has begun", "error", err)
 	}
+}
+
+// textOf reads what a client says in metadata: one that means to say something, and does not, must
+// not have its call made in another plan, or twice.
+func textOf(meta sdk.Meta, name string, into *string) error {
+	said, given := meta[name]
+	if !given {
+		return nil
+	}
+	text, ok := said.(string)
+	if !ok || text == "" {
+		raw, err := encode(said)
+		if err != nil {
+			return err
+		}
+		return ledger.Refuse("_meta["+name+"]", value(string(raw)), "a text that is not empty, or none")
+	}
+	*into = text
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,7 +15,10 @@ import (
 	"strings"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
+	"github.com/sagenbaum/sagenbaum/coordinator/contract/compile"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -634,3 +638,61 @@ func matching(packs []Pack, server string) (Pack, error) {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// compiles refuses a tool whose contract no coordinator takes, with the field as the pack has it.
+func (t Tool) compiles(field, name string, programs *triggers.Cache) error {
+	if t.Class == contract.Effectless {
+		return nil // such calls are not registered
+	}
+	anywhere := &Server{config: ServerConfig{Name: "server"}, instance: "server"}
+	c, err := t.contract(anywhere, name)
+	if err != nil {
+		return err
+	}
+	_, err = compile.Contract(c, programs)
+	var refused *ledger.Refused
+	if !errors.As(err, &refused) {
+		return err
+	}
+	_, below, _ := strings.Cut(refused.Field, "].")
+	below = strings.TrimPrefix(below, "deliver.")
+	return ledger.Refuse(field+"."+below, refused.Problem, refused.Want)
+}
+
+// Has refuses contracts of tools of a server that call one which it does not have: what they
+// promise could never be done. Errors: *ledger.Refused.
+func (p Pack) Has(tools []*sdk.Tool) error {
+	there := map[string]bool{}
+	for _, t := range tools {
+		there[t.Name] = true
+	}
+	for _, name := range sortedKeys(p.Tools) {
+		if !there[name] {
+			continue // no call of it is undone
+		}
+		calls := p.Tools[name].calls()
+		for _, part := range sortedKeys(calls) {
+			if called := calls[part]; !there[called] {
+				return ledger.Refuse("tools."+name+"."+part,
+					fmt.Sprintf("%s has no tool %q", p.Server, called), "a tool that it lists")
+			}
+		}
+	}
+	return nil
+}
+
+// calls are the tools that a contract calls, by the fields that name them.
+func (t Tool) calls() map[string]string {
+	named := map[string]string{}
+	for part, ask := range map[string]*Ask{"before": t.Before, "after": t.After, "probe": t.Probe} {
+		if ask != nil && ask.Tool != "" {
+			named[part+".tool"] = ask.Tool
+		}
+	}
+	for i, step := range t.Undo {
+		if step.Tool != "" {
+			named[fmt.Sprintf("undo[%d].tool", i)] = step.Tool
+		}
+	}
+	return named
+}

@@ -256,7 +256,7 @@ func (g *Gateway) planCommit(ctx context.Context, r request, in ownInput) (any, 
 			return nil, err
 		}
 		g.plans.notice(t, past)
-		return g.shut(ctx, t, past).notCommitted(), nil
+		return t.closed(ctx, g, past).notCommitted(), nil
 	}
 	g.plans.drop(t, errCommitted)
 	return g.kept(ctx, t), nil
@@ -265,7 +265,7 @@ func (g *Gateway) planCommit(ctx context.Context, r request, in ownInput) (any, 
 // errCommitted says why a plan takes nothing more.
 var errCommitted = errors.New("it is committed")
 
-// notCommitted is shut for plan_commit: that another has committed the plan is as well.
+// notCommitted is closed for plan_commit: that another has committed the plan is as well.
 func (r report) notCommitted() report {
 	if r.refused {
 		r.Message = "nothing was committed now: " + strings.TrimPrefix(r.Message, nothingUndone)
@@ -293,7 +293,7 @@ func (g *Gateway) planFail(ctx context.Context, r request, in ownInput) (any, er
 		if failed != nil || past.State == ledger.StateOpen {
 			return nil, err
 		}
-		return g.shut(ctx, t, past), nil
+		return t.closed(ctx, g, past), nil
 	}
 	if len(t.standing()) > 0 {
 		g.plans.overdraw(r.holder(), t, time.Now())
@@ -333,7 +333,7 @@ func (g *Gateway) planStatus(ctx context.Context, r request, in ownInput) (any, 
 			return nil, err
 		}
 		g.plans.notice(t, past)
-		return g.reported(ctx, t, past, all)
+		return t.reported(ctx, g, past, all)
 	}
 	if in.Plan == "" {
 		return nil, g.plans.none(r.holder())
@@ -347,7 +347,57 @@ func (g *Gateway) planStatus(ctx context.Context, r request, in ownInput) (any, 
 	t := &tracked{}
 	t.effects, _ = g.recollect(past)
 	t.learn(past)
-	return g.reported(ctx, t, past, all)
+	return t.reported(ctx, g, past, all)
+}
+
+// What became of a call is not always in the history of its plan: of a committed one, another plan
+// undoes it, and another one makes what was staged.
+
+// reported is the report of some effects of a plan that was looked at, with what other plans know
+// of them. Errors: as coordinator.Past; then it is not known whether what is there stays.
+func (t *tracked) reported(ctx context.Context, g *Gateway, past coordinator.Past,
+	of func(*effect) bool) (report, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	t.answered(ctx, g, past.Plan)
+	if past.UndoneAs == "" {
+		return t.report(past, of), nil
+	}
+	undoing, err := g.agent.Past(ctx, past.UndoneAs, 0)
+	if err != nil {
+		return t.report(past, of), err
+	}
+	undoing.Actions = slices.DeleteFunc(undoing.Actions, func(a coordinator.PastUndo) bool {
+		return a.Note == ledger.NoteNotAsked // it stays, as the committed plan says
+	})
+	t.learn(undoing)
+	out := t.report(undoing, of) // which says where a person looks at what needs its owner
+	out.Plan, out.State = past.Plan, past.State
+	out.Message = ended(past) + ", and is " + undoing.State
+	return out, nil
+}
+
+// answered finds out what their owner has said of calls that were staged: the plan that makes them
+// says so.
+func (t *tracked) answered(ctx context.Context, g *Gateway, plan string) {
+	stay := t.those(func(e *effect) bool { return e.wasStaged() && e.State == stateStays })
+	if len(stay) == 0 {
+		return
+	}
+	making, err := g.agent.Past(ctx, plan+deliverySuffix, 0)
+	if err != nil {
+		g.logger.Debug("what its owner has said of a call is not known", "plan", plan, "error", err)
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range making.Actions {
+		i := slices.IndexFunc(stay, func(e *effect) bool { return e.Action == a.Action })
+		if i >= 0 && a.Undo == ledger.StateResolved {
+			stay[i].why = "its owner has answered for it: " + a.Resolution + said(" by ", a.ResolvedBy) +
+				said(", ", a.ResolvedReason)
+		}
+	}
 }
 
 // standing lists the effects that are not undone, in their order.
@@ -434,7 +484,7 @@ func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 	}
 	if recorded.State != ledger.StateOpen && recorded.State != ledger.StateUnwinding {
 		g.plans.notice(t, recorded)
-		return g.shut(ctx, t, recorded), nil
+		return t.closed(ctx, g, recorded), nil
 	}
 	last, err := choose(t.those(func(*effect) bool { return true }))
 	if err != nil {
@@ -468,16 +518,16 @@ func (g *Gateway) openPlan(ctx context.Context, r request, in ownInput) (*tracke
 	t = &tracked{}
 	t.effects, _ = g.recollect(past)
 	t.learn(past)
-	return nil, g.shut(ctx, t, past), nil
+	return nil, t.closed(ctx, g, past), nil
 }
 
 // nothingUndone begins what a tool says that was to undo something.
 const nothingUndone = "nothing was undone now: "
 
-// shut says that a plan is not open, so that nothing of it was undone now, and who can still do
+// closed says that a plan is not open, so that nothing of it was undone now, and who can still do
 // something about it.
-func (g *Gateway) shut(ctx context.Context, t *tracked, past coordinator.Past) report {
-	out, err := g.reported(ctx, t, past, func(*effect) bool { return true })
+func (t *tracked) closed(ctx context.Context, g *Gateway, past coordinator.Past) report {
+	out, err := t.reported(ctx, g, past, func(*effect) bool { return true })
 	out.refused, out.Message = true, nothingUndone+out.Message
 	if err != nil {
 		out.Message += "; what that has undone is not known: " + err.Error()

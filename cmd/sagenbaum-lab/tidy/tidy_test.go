@@ -111,7 +111,7 @@ var layers = map[string][]string{
 	"coordinator/contract/compile": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "triggers",
 		"triggers/nearest", "coordinator/contract", "coordinator/contract/internal/argument"},
 	"coordinator/mcp": {"proto/api", "proto/rawjson", "ledger", "triggers", "coordinator", "coordinator/contract",
-		"coordinator/worker", "ledger/access/tries"},
+		"coordinator/contract/compile", "coordinator/worker", "ledger/access/tries"},
 	"cmd":                  {"..."},
 	"cmd/sagenbaum-verify": {"ledger", "ledger/audit", "ledger/bundle", "ledger/verify"},
 }

@@ -177,8 +177,8 @@ func (o *options) readFile(name string) (entries []entry, err error) {
 	case err != nil:
 		return nil, cli.Fail(cli.ExitFailed, want, "cannot read servers from %s (%v)", name, err)
 	case len(file.Servers) == 0:
-		return nil, cli.Fail(cli.ExitFailed, want, "cannot read servers from %s: it names none in mcpServers",
-			name)
+		return nil, cli.Fail(cli.ExitFailed, want,
+			"cannot read servers from %s: it names none in mcpServers", name)
 	}
 	names := []string{}
 	for server := range file.Servers {

@@ -101,7 +101,8 @@ func (p *patient) examineHost() {
 	}
 	var f *cli.Failure
 	h := hosted{entry: p.entry, file: p.o.file}
-	if err := h.fits(&options{file: p.o.file, flag: "--mcp"}); errors.As(cli.Failed("go on", err), &f) {
+	err := h.fits(&options{file: p.o.file, flag: "--mcp"})
+	if errors.As(cli.Failed("go on", err), &f) {
 		p.say("warn", "host", f.Hint, "'sagenbaum serve --mcp %s' does not start it for an undo: %v",
 			p.o.file, err)
 		return

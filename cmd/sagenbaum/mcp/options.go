@@ -82,7 +82,8 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 }
 
-// settling is the value of --settle. The default is said by leaving it out: no call lands in no time.
+// settling is the value of --settle. The default is said by leaving it out: no call lands in no
+// time.
 type settling time.Duration
 
 // Set takes the time of the flag.

@@ -318,8 +318,8 @@ func (x *compiler) checkWarn(written, c contract.Contract) {
 		return
 	}
 	least := ledger.DurationMin * (c.ValidFor / c.Warn)
-	x.refuse("valid_for", c.ValidFor.String(), fmt.Sprintf("at least %v, or warn beside it: %v, a part "+
-		"of it, is too short for that", least, c.Warn))
+	x.refuse("valid_for", c.ValidFor.String(), fmt.Sprintf("at least %v, or warn beside it: %v, a "+
+		"part of it, is too short for that", least, c.Warn))
 }
 
 // checkRanges holds what a conversion to the record's types would hide.
