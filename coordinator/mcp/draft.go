@@ -294,14 +294,14 @@ func (t Tool) Warnings() (warnings []string) {
 	if t.Class != contract.Compensable {
 		return nil
 	}
-	switch t.doubtful() {
-	case doubtUnnamed:
+	switch doubt := t.doubtful(); {
+	case doubt == doubtUnnamed:
 		warnings = append(warnings, fmt.Sprintf("in doubt nothing names the effect for the undo (%s), "+
 			"and its action goes to its owner: add a probe that finds it, or an argument that reads input",
 			t.namelessInDoubt()))
-	case doubtBlind:
+	case doubt == doubtBlind && t.OnInDoubt == "":
 		warnings = append(warnings, "an action in doubt is undone blindly: add probe and done, or write "+
-			"on_in_doubt: quarantine")
+			"on_in_doubt: compensate or quarantine")
 	}
 	recipe := t.recipe("")
 	for _, step := range t.Undo {

@@ -155,6 +155,8 @@ func TestAPackSaysWhatBecomesOfACallInDoubt(t *testing.T) {
 				"nothing says that remove may be called again"}},
 		{"owner", "on_in_doubt: quarantine, undo: [{tool: remove, with: {text: =output.result.id}, key: key}]",
 			"is left to the plan's owner", nil},
+		{"said so", "on_in_doubt: compensate, undo: [{tool: remove, with: {text: =input.text}, key: key}]",
+			"is made all the same", nil},
 		{"a probe names it", "probe: {tool: peek}, undo: [{tool: remove, with: {text: '=probe.notes[0]'}, key: key}]",
 			"is made all the same", []string{"an action in doubt is undone blindly"}},
 	} {
