@@ -84,9 +84,7 @@ func TestAValueThatPanicsWhenItIsEncodedIsRefused(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Field != "outcome.output" {
 			t.Errorf("an output that panics: %v", err)
 		}
-		_, err = p.Do(t.Context(), Action{Capability: "file.read", Input: panics{}}, func(context.Context, Call) (Outcome, error) {
-			return Outcome{}, errors.New("not called")
-		})
+		_, err = p.Do(t.Context(), Action{Capability: "file.read", Input: panics{}}, never(t))
 		if !errors.As(err, &refused) || refused.Field != "action.input" {
 			t.Errorf("an input that panics: %v", err)
 		}

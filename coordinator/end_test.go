@@ -41,7 +41,8 @@ func TestCommitSaysWhatTheLedgerMadeOfIt(t *testing.T) {
 					t.Errorf("got %v, want %v", err, c.want)
 				}
 				if c.name == "undone already" {
-					if err := p.Fail(t.Context(), "no"); !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "plan compensated") {
+					err := p.Fail(t.Context(), "no")
+					if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "plan compensated") {
 						t.Errorf("a plan that was undone is failed: %v", err)
 					}
 				}

@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -55,23 +53,6 @@ type readFact struct {
 	*Fact // nil: there is none
 	key   string
 	read  bool // its value
-}
-
-type waitKind uint8
-
-const (
-	waitFact waitKind = iota
-	waitTime
-	waitWindow  // a fact, or the instant at which its window closes
-	waitText    // name says it
-	waitForever // name says what never comes
-)
-
-// wait is what an unknown waits for.
-type wait struct {
-	kind waitKind
-	name string
-	ns   int64
 }
 
 type readKind uint8
@@ -241,8 +222,8 @@ func (e *evaluation) compiled(name string) (any, bool) {
 	return nil, false
 }
 
-// settled reports whether an action that is about to be registered has what a name of the scope will
-// always be.
+// settled reports whether an action that is about to be registered has what a name of the scope
+// will always be.
 func settled(path string) bool {
 	return finalName(path, false) && path != "plan.opened_at" && path != "action.at"
 }
@@ -364,50 +345,6 @@ func (e *evaluation) unknown(w wait) ref.Val {
 		return e.language().unknowns[i]
 	}
 	return types.NewUnknown(int64(i), nil)
-}
-
-// waitsOf writes out what an unknown waits for.
-func (e *evaluation) waitsOf(u *types.Unknown) []string {
-	var waits []string
-	for _, id := range u.IDs() {
-		if id < 0 || id >= int64(len(e.waits)) {
-			continue
-		}
-		switch w := e.waits[id]; w.kind {
-		case waitFact:
-			waits = append(waits, "fact "+w.name)
-		case waitTime:
-			waits = append(waits, timeText(w.ns))
-		case waitWindow:
-			waits = append(waits, "fact "+w.name, timeText(w.ns))
-		case waitText, waitForever:
-			waits = append(waits, w.name)
-		}
-	}
-	slices.Sort(waits)
-	return slices.Compact(waits)
-}
-
-// forever reports whether u waits for something that never comes.
-func (e *evaluation) forever(u *types.Unknown) bool {
-	for _, id := range u.IDs() {
-		if id >= 0 && id < int64(len(e.waits)) && e.waits[id].kind == waitForever {
-			return true
-		}
-	}
-	return false
-}
-
-// timeText is an instant that something waits for; the last that there is stands for all later ones.
-func timeText(ns int64) string {
-	if ns == math.MaxInt64 {
-		return "a time after the year 2261, which never comes"
-	}
-	return "time " + formatTime(ns)
-}
-
-func formatTime(ns int64) string {
-	return time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
 }
 
 func (e *evaluation) keysRead() []string {

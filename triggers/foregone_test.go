@@ -232,7 +232,8 @@ func TestATimeThatNeverComesIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Evaluate(Scope{}, Nothing{}); !slices.Equal(got.Waits, []string{"a time after the year 2261, which never comes"}) {
+	got, want := c.Evaluate(Scope{}, Nothing{}), []string{"a time after the year 2261, which never comes"}
+	if !slices.Equal(got.Waits, want) {
 		t.Error(got.Waits)
 	}
 }

@@ -55,8 +55,9 @@ type held struct {
 	condition *triggers.Condition
 }
 
-// CheckTriggers refuses an action for whose values an error keeps a condition from ever being true:
-// it would be held for nothing. What has happened is not refused for it. The error is a *ledger.Refused.
+// CheckTriggers refuses an action for whose values an error keeps a condition from ever being
+// true: it would be held for nothing. What has happened is not refused for it. The error is a
+// *ledger.Refused.
 func (c *Compiled) CheckTriggers(scope func() triggers.Scope) error {
 	if len(c.own) == 0 {
 		return nil

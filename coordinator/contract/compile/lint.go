@@ -334,7 +334,8 @@ func (l *linter) trigger(c *Compiled, field string, condition *triggers.Conditio
 	return payload
 }
 
-// stuck reports whether an error keeps a condition from ever being true for values as in an example.
+// stuck reports whether an error keeps a condition from ever being true for values as in an
+// example.
 func (l *linter) stuck(field string, condition *triggers.Condition, scope triggers.Scope) bool {
 	err := condition.Stuck(scope)
 	if err != nil {

@@ -94,27 +94,44 @@ func TestLintSaysWhatIsProbablyNotMeant(t *testing.T) {
 		{doc("a.create", probed+"before: {call: a.c, with: {k: =meta.key}}\ninverse: {call: a.b, with: {a: '=plan.labels[0].key', b: =meta.forward_at_ms}}\n"), ``},
 		{head + "capability: a.b\nclass: irreversible\ninverse: {call: a.c}\n", `5:10: error: inverse: given for an irreversible capability`},
 		{doc("a.create", probed+"inverse: {call: a.b}\n") + "---\n" + doc("a.create", probed+"inverse: {call: a.b}\n"), `11:13: error: capability: a.create is declared twice; the first is file.yaml:1`},
-		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: plan.status == \"open\"}\n"), `7:15: error: triggers[t]: fires at once`},
-		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: \"!seen('paid')\"}\n"), `warning: triggers[t]: never fires`},
-		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: before(action.at)}\n"), `warning: triggers[t]: never fires`},
-		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: verdict.outcome == \"blok\"}\n"), `warning: triggers[t]: verdict.outcome is never "blok"; want one of allow, block, redirect`},
-		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"), `7:15: error: triggers[t]: reads action.input.amount, which is payload; lift: [amount]`},
-		{doc("a.create", probed+"lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"), ``},
-		{doc("a.create", probed+"lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\nexamples: [{input: {amount: 7}}]\n"), `8:15: error: triggers[t]: fires at once`},
-		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\ntriggers: {t: 'facts[\"paid/\" + action.n] == true'}\nexamples: [{input: {n: 7}}]\n"), `8:15: error: triggers[t]: can never be true`},
-		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\ntriggers: {t: 'absent_for(\"paid/\" + action.n, action.at, duration(\"1h\"))'}\nexamples: [{input: {n: 7}}]\n"), `8:15: error: triggers[t]: can never be true`},
-		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\n"+
-			"triggers: {t: 'facts[\"paid/\" + action.output.n] == true'}\n"+
-			"examples: [{input: {}, output: {n: 7}}]\n"), `8:15: error: triggers[t]: can never be true`},
-		{doc("a.create", probed+"lift: [n]\ninverse: {call: a.b}\n"+
-			"triggers: {t: 'facts[\"paid/\" + string(action.output.n)] == true'}\n"+
-			"examples: [{input: {}, output: {n: 7}}]\n"), ``},
-		{doc("a.create", probed+"inverse: {call: a.b}\ntriggers: {t: after(plan.deadline) || plan.status == \"failed\"}\n"), ``},
 	} {
-		got := lint(t, c.text)
-		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
-			t.Errorf("%s\n  gives\n%s\n  want %q", c.text, got, c.want)
-		}
+		wantLint(t, c.text, c.want)
+	}
+}
+
+// probedDoc is a contract with a probe.
+func probedDoc(more string) string {
+	return head + "capability: a.create\nclass: compensable\nprobe: {call: a.get}\n" + more + "late: never\n"
+}
+
+func wantLint(t *testing.T, text, want string) {
+	t.Helper()
+	got := lint(t, text)
+	if want == "" && got != "" || !strings.Contains(got, want) {
+		t.Errorf("%s\n  gives\n%s\n  want %q", text, got, want)
+	}
+}
+
+func TestLintSaysWhichTriggersAreProbablyNotMeant(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{probedDoc("inverse: {call: a.b}\ntriggers: {t: plan.status == \"open\"}\n"), `7:15: error: triggers[t]: fires at once`},
+		{probedDoc("inverse: {call: a.b}\ntriggers: {t: \"!seen('paid')\"}\n"), `warning: triggers[t]: never fires`},
+		{probedDoc("inverse: {call: a.b}\ntriggers: {t: before(action.at)}\n"), `warning: triggers[t]: never fires`},
+		{probedDoc("inverse: {call: a.b}\ntriggers: {t: verdict.outcome == \"blok\"}\n"), `warning: triggers[t]: verdict.outcome is never "blok"; want one of allow, block, redirect`},
+		{probedDoc("inverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"), `7:15: error: triggers[t]: reads action.input.amount, which is payload; lift: [amount]`},
+		{probedDoc("lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\n"), ``},
+		{probedDoc("lift: [amount]\ninverse: {call: a.b}\ntriggers: {t: action.input.amount > 5}\nexamples: [{input: {amount: 7}}]\n"), `8:15: error: triggers[t]: fires at once`},
+		{probedDoc("lift: [n]\ninverse: {call: a.b}\ntriggers: {t: 'facts[\"paid/\" + action.n] == true'}\nexamples: [{input: {n: 7}}]\n"), `8:15: error: triggers[t]: can never be true`},
+		{probedDoc("lift: [n]\ninverse: {call: a.b}\ntriggers: {t: 'absent_for(\"paid/\" + action.n, action.at, duration(\"1h\"))'}\nexamples: [{input: {n: 7}}]\n"), `8:15: error: triggers[t]: can never be true`},
+		{probedDoc("lift: [n]\ninverse: {call: a.b}\n" +
+			"triggers: {t: 'facts[\"paid/\" + action.output.n] == true'}\n" +
+			"examples: [{input: {}, output: {n: 7}}]\n"), `8:15: error: triggers[t]: can never be true`},
+		{probedDoc("lift: [n]\ninverse: {call: a.b}\n" +
+			"triggers: {t: 'facts[\"paid/\" + string(action.output.n)] == true'}\n" +
+			"examples: [{input: {}, output: {n: 7}}]\n"), ``},
+		{probedDoc("inverse: {call: a.b}\ntriggers: {t: after(plan.deadline) || plan.status == \"failed\"}\n"), ``},
+	} {
+		wantLint(t, c.text, c.want)
 	}
 }
 

@@ -12,14 +12,16 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
+const wantValue = "a value that encoding/json takes"
+
 // Encode returns the JSON of an input or output: nil for none. The error is a *ledger.Refused that
 // names the field. Where text is no UTF-8 it comes with the JSON, in which that text is another
 // one; Whole says of a part of it that it is not.
 func Encode(field string, value any) (encoded json.RawMessage, err error) {
 	defer func() {
 		if r := recover(); r != nil { // in a method of the caller's type
-			encoded, err = nil, ledger.Refuse(field, fmt.Sprintf("%T panics when it is encoded: %v", value, r),
-				"a value that encoding/json takes")
+			encoded, err = nil, ledger.Refuse(field,
+				fmt.Sprintf("%T panics when it is encoded: %v", value, r), wantValue)
 		}
 	}()
 	if value == nil {
@@ -33,7 +35,7 @@ func Encode(field string, value any) (encoded json.RawMessage, err error) {
 	}
 	data, err := json.Marshal(value)
 	if err != nil {
-		return nil, ledger.Refuse(field, err.Error(), "a value that encoding/json takes")
+		return nil, ledger.Refuse(field, err.Error(), wantValue)
 	}
 	return data, exact(field, data, value)
 }
