@@ -111,7 +111,7 @@ func readPlans(t *testing.T, s *cmdtest.Served) {
 	}
 	unknown := s.Ask(t, demo.Tenant, "plan", "show", "nothing")
 	unknown.Wants(t, "an unknown plan", cli.ExitFailed, "nothing", "next: sagenbaum plan ls")
-	s.Ask(t, demo.Tenant, "plan", "show", "a.b").Wants(t, "no plan id", cli.ExitFailed, "next: sagenbaum plan ls")
+	s.Ask(t, demo.Tenant, "plan", "show", "a.b").Wants(t, "no plan id", cli.ExitUsage, "next: sagenbaum plan ls")
 	s.Ask(t, "elsewhere", "plan", "ls").Wants(t, "an unserved tenant", cli.ExitNoServer, "elsewhere",
 		"next: sagenbaum serve")
 }
