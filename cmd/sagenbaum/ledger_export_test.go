@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
@@ -117,22 +116,11 @@ func TestAnExportAsksAHostThatHasJustStartedAgain(t *testing.T) {
 	url := answering(t, nil)
 	conn := cmdtest.Dial(t, url)
 	var asked atomic.Int32
-	for verb, answer := range map[string]func() any{
-		api.LedgerSign.Name:   func() any { return api.SignAnswer{Later: asked.Add(1) < 3} },
-		api.LedgerExport.Name: func() any { return api.ExportAnswer{} },
+	for verb, answer := range map[string]func([]byte) any{
+		api.LedgerSign.Name:   func([]byte) any { return api.SignAnswer{Later: asked.Add(1) < 3} },
+		api.LedgerExport.Name: func([]byte) any { return api.ExportAnswer{} },
 	} {
-		if _, err := conn.Subscribe(api.AdminSubject("default", verb), func(m *nats.Msg) {
-			body, err := json.Marshal(answer())
-			if err != nil {
-				panic(err)
-			}
-			_ = m.Respond(body)
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
+		answers(t, conn, api.AdminSubject("default", verb), answer)
 	}
 	r := cmdtest.Run(t, "ledger", "export", "--tiles", filepath.Join(t.TempDir(), "tiles"), "--server", url)
 	r.Wants(t, "ledger export", cli.ExitFailed, "no checkpoint yet", "sagenbaum status")

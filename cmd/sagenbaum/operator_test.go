@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,20 +29,22 @@ func answering(t *testing.T, verbs map[string]func(data []byte) any) string {
 	t.Cleanup(server.Close)
 	conn := cmdtest.Dial(t, server.URL())
 	for verb, answer := range verbs {
-		if _, err := conn.Subscribe(api.QuerySubject("default", verb), func(m *nats.Msg) {
-			body, err := json.Marshal(answer(m.Data))
-			if err != nil {
-				panic(err)
-			}
-			_ = m.Respond(body)
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
+		answers(t, conn, api.QuerySubject("default", verb), answer)
 	}
 	return server.URL()
+}
+
+// answers has a connection answer on a subject from now on.
+func answers(t *testing.T, conn *nats.Conn, subject string, answer func(data []byte) any) {
+	t.Helper()
+	_, err := conn.Subscribe(subject, func(m *nats.Msg) {
+		body, err := json.Marshal(answer(m.Data))
+		if err != nil {
+			panic(err)
+		}
+		_ = m.Respond(body)
+	})
+	must(t, errors.Join(err, conn.Flush()))
 }
 
 func TestQuarantineLsReadsPageAfterPage(t *testing.T) {

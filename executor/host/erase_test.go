@@ -180,19 +180,27 @@ func TestErasureIsFinishedByTheNextHost(t *testing.T) {
 	}
 }
 
-// older puts the keys of the tenant back as they were before an erasure, as a copy of the store
-// that was made then does.
-func (c *crashing) older(r *rig, plan string, key []byte, tenant []byte) {
+// copied is a copy of the store that is made now. It puts the keys of a plan and of the tenant back as
+// they are in it.
+func (c *crashing) copied(r *rig, plan string) (back func()) {
 	r.t.Helper()
-	r.deleteStream(jetstream.KeysStreamName("t"))
-	store, err := jetstream.OpenKeys(r.t.Context(), jetstream.Config{Conn: r.conn, Tenant: "t"})
-	if err == nil {
-		err = errors.Join(store.Create(r.t.Context(), plan, key), store.SetTenant(r.t.Context(), tenant, 0))
-	}
-	if err != nil {
+	key, err := c.Get(r.t.Context(), plan)
+	tenant, _, failed := c.Tenant(r.t.Context())
+	if err = errors.Join(err, failed); err != nil {
 		r.t.Fatal(err)
 	}
-	c.KeyStore = store
+	return func() {
+		r.t.Helper()
+		r.deleteStream(jetstream.KeysStreamName("t"))
+		store, err := jetstream.OpenKeys(r.t.Context(), jetstream.Config{Conn: r.conn, Tenant: "t"})
+		if err == nil {
+			err = errors.Join(store.Create(r.t.Context(), plan, key), store.SetTenant(r.t.Context(), tenant, 0))
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		c.KeyStore = store
+	}
 }
 
 // TestAKeyThatComesBackStaysDestroyed, with an older copy of the server's store: nothing is shown
@@ -205,14 +213,7 @@ func TestAKeyThatComesBackStaysDestroyed(t *testing.T) {
 	r.charge("p", sealed(r.planKey("agent", "p"), "t", "p", "a1", `"4000"`))
 	r.fail("p")
 	r.ended("p")
-	key, err := keys.Get(t.Context(), "p")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tenant, _, err := keys.Tenant(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := keys.copied(r, "p")
 	reveal := func() (answer api.PlanAnswer, err error) {
 		m, err := r.conn.Request(api.RevealSubject("t"), []byte(`{"plan":"p"}`), 5*time.Second)
 		if err != nil {
@@ -226,7 +227,7 @@ func TestAKeyThatComesBackStaysDestroyed(t *testing.T) {
 	r.erase("p")
 	r.until("p", "erased", destroyed)
 	stop()
-	keys.older(r, "p", key, tenant)
+	back()
 	_, stop = r.host("h1")
 	r.until("p", "erased", destroyed)
 	if shown, err := reveal(); err == nil || !strings.Contains(err.Error(), "destroyed") {
@@ -258,20 +259,13 @@ func TestAKeyThatComesBackOpensNoCommand(t *testing.T) {
 	if got, _, err := h.roster.of("t").openCommand(c); err != nil || string(got) != `"4000"` {
 		t.Fatalf("before the erasure: %s %v", got, err)
 	}
-	key, err := keys.Get(t.Context(), "p")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tenant, _, err := keys.Tenant(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := keys.copied(r, "p")
 	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ana"},
 		&pb.Record{Plan: "p", Kind: &pb.Record_PlanErased{PlanErased: &pb.PlanErased{Reason: "asked for",
 			Actor: "ana", Force: true}}})
 	r.until("p", "erased", destroyed)
 	stop()
-	keys.older(r, "p", key, tenant)
+	back()
 	h, _ = r.host("h1")
 	r.until("p", "erased", destroyed)
 	got, opened, err := h.roster.of("t").openCommand(c)
