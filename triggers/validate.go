@@ -169,7 +169,8 @@ var wordsOf = map[string][]string{
 func Words(name string) []string { return slices.Clone(wordsOf[name]) }
 
 // Unheard finds a comparison of a condition with a text that the name beside it never is, as in
-// verdict.outcome == "blok"; nil: there is none. It refuses nothing: such a condition may be held.
+// verdict.outcome == "blok"; nil: it has no such comparison. It refuses nothing: such a condition
+// may be held.
 func (c *Cache) Unheard(expression string) (found *Error) {
 	l := c.language
 	checked, err := l.check(l.conditions, expression, inspectCondition)

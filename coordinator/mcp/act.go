@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,6 +154,14 @@ func (r Recipe) looks() bool { return r.Probe != nil && r.Done != "" }
 // compare what is there.
 func (s Step) again() bool { return s.Call != "" || s.Key != "" || s.Idempotent }
 
+// repeats reports whether a call of the undo may be made again where it was made, or may have been.
+func (r Recipe) repeats(s Step) bool { return r.looks() || s.again() }
+
+// noted reports whether the undo has a call that is noted before it is made: see Server.begins.
+func (r Recipe) noted() bool {
+	return slices.ContainsFunc(r.Undo, func(s Step) bool { return !r.repeats(s) })
+}
+
 func (s Step) name() string { return s.Tool + s.Call }
 
 // due are the calls of an undo. None is made before all are known: what one of them lacks must not
@@ -276,21 +285,23 @@ func (s *Server) carry(ctx context.Context, r Recipe, vars triggers.BindingVars,
 	key string) (did []string, err error) {
 	var once []string
 	defer func() {
-		if len(once) == 0 || ctx.Err() == nil { // else its answer comes too late
+		if r.noted() && (len(once) == 0 || ctx.Err() == nil) { // else its answer comes too late
 			s.ends(key)
 		}
 	}()
 	for _, c := range calls {
-		safe := r.looks() || c.step.again()
+		safe := r.repeats(c.step)
 		if !safe {
 			if err := s.begins(key, c.step.name()); err != nil {
 				return did, unrepeated(err, false, once)
 			}
 		}
 		doubt, err := s.make(ctx, c, key)
-		if !safe && err == nil {
+		switch {
+		case safe:
+		case err == nil:
 			once = append(once, c.step.name()+wasMade)
-		} else if !safe && doubt {
+		case doubt:
 			once = append(once, c.step.name()+mayHaveBeen)
 		}
 		if err != nil {

@@ -582,8 +582,8 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 	e := &effect{Action: u.action, Tool: u.r.shown, About: about(u.r.arguments),
 		Class: contract.Irreversible, State: stateDone, known: stateDone, print: print}
 	if u.r.known {
-		e.Class, e.Fidelity = u.r.contract.Class, u.r.contract.Fidelity
-		e.doubt = u.r.contract.inDoubt()
+		c := u.r.contract // a copy: the effect stays, and the run has its result
+		e.Class, e.Fidelity, e.contract = c.Class, c.Fidelity, &c
 	}
 	var recorded *coordinator.Recorded
 	switch {
@@ -632,7 +632,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 			u.err,
 			u.action,
 			t.plan.ID(),
-			said("; ", e.doubt),
+			said("; ", e.inDoubt()),
 		), nil
 	}
 	if err != nil && !failed(u.result) {

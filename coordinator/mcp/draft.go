@@ -263,7 +263,7 @@ func (t Tool) doubtful() doubtful {
 }
 
 // namelessInDoubt is the first argument, with its call, for want of which nothing names the effect
-// of a call without an answer; empty: there is none, as far as is known before a probe is asked.
+// of a call without an answer; empty: it is named, as far as is known before a probe is asked.
 func (t Tool) namelessInDoubt() string {
 	x := newExpressions()
 	nothing := func(...*triggers.Binding) (vars triggers.BindingVars) { return vars }
@@ -305,7 +305,7 @@ func (t Tool) Warnings() (warnings []string) {
 	}
 	recipe := t.recipe("")
 	for _, step := range t.Undo {
-		if !recipe.looks() && !step.again() {
+		if !recipe.repeats(step) {
 			warnings = append(warnings, fmt.Sprintf("an undo whose answer is lost goes to its owner, as "+
 				"nothing says that %s may be called again: add probe and done, or key or idempotent to the "+
 				"step", step.name()))

@@ -33,11 +33,20 @@ type effect struct {
 	State    string            `json:"state"` // one of the states below
 
 	why   string // it is so, as the ledger says
-	doubt string // in doubt: what its undo does then
 	known string // done or in_doubt: what is known of the call, whatever became of its undo
 	print string // of server, tool and arguments
 	past  string // likewise, of a call of an earlier process
 	mark  string // the savepoint before it
+
+	contract *Tool // nil: its tool has none
+}
+
+// inDoubt says what its undo does where no one knows whether it has happened.
+func (e *effect) inDoubt() string {
+	if e.contract == nil {
+		return ""
+	}
+	return e.contract.inDoubt()
 }
 
 // States of effects.
@@ -283,7 +292,7 @@ func (g *Gateway) effectOf(r coordinator.PastUndo) *effect {
 			tool := s.pack.Tools[name]
 			if tool.capability(s, name) == r.Capability {
 				e.Tool, e.Class, e.Fidelity = g.shown(s, name), tool.Class, tool.Fidelity
-				e.doubt = tool.inDoubt()
+				e.contract = &tool
 			}
 		}
 	}
@@ -382,7 +391,7 @@ func (t *tracked) can(i int) string {
 		how = "it is not made yet: an undo drops it, and a commit of the plan has it made"
 	}
 	if e.State == stateInDoubt {
-		how = "no one knows whether it has happened; " + e.doubt
+		how = "no one knows whether it has happened" + said("; ", e.inDoubt())
 	}
 	if e.mark != "" {
 		return how

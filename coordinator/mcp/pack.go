@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -203,10 +204,11 @@ const rootsIgnored = "ignored"
 //go:embed packs/*.yaml
 var builtIn embed.FS
 
-// BuiltIn returns the packs that come with the gateway.
-func BuiltIn() ([]Pack, error) {
-	var packs []Pack
-	err := fs.WalkDir(builtIn, "packs", func(name string, d fs.DirEntry, err error) error {
+// BuiltIn returns the packs that come with the gateway, which are read once: change none.
+func BuiltIn() ([]Pack, error) { return builtInPacks() }
+
+var builtInPacks = sync.OnceValues(func() (packs []Pack, err error) {
+	err = fs.WalkDir(builtIn, "packs", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -218,8 +220,8 @@ func BuiltIn() ([]Pack, error) {
 		packs = append(packs, pack)
 		return err
 	})
-	return packs, err
-}
+	return slices.Clip(packs), err
+})
 
 // ParsePack reads a file with one pack, strictly, and compiles its expressions. name is in the
 // errors.
@@ -607,15 +609,8 @@ func (p Pack) Calls() []string { return sortedKeys(p.tools()) }
 func (p Pack) tools() map[string]bool {
 	called := map[string]bool{}
 	for _, t := range p.Tools {
-		for _, ask := range []*Ask{t.Probe, t.Before, t.After} {
-			if ask != nil && ask.Tool != "" {
-				called[ask.Tool] = true
-			}
-		}
-		for _, step := range t.Undo {
-			if step.Tool != "" {
-				called[step.Tool] = true
-			}
+		for _, tool := range t.calls() {
+			called[tool] = true
 		}
 	}
 	return called

@@ -136,7 +136,7 @@ const requestMax = 100_000; // ms that one request may take
 const leaveMax = 5000; // ms to tell of an action that is given up; later its commit tells it
 const waits = ["plan.act", "plan.unwind_to", "plan.wait"]; // verbs whose answers may wait
 
-/** A duration as in "1m30s" in ms; what is none, the door refuses. */
+/** A duration as in "1m30s" in ms; the door refuses any other text. */
 function msOf(wait) {
   const units = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
   const parts = [...String(wait).matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)];

@@ -30,7 +30,7 @@ test("a call ends when its timeout is over, and waits no longer", async () => {
   }
 });
 
-test("a token, an address or a timeout that is none is refused at once", async () => {
+test("a wrong token, address or timeout is refused at once", async () => {
   const good = { agent: "tripper", url: "http://127.0.0.1:1", token: "secret" };
   for (const [field, wrong] of [["token", "secret\n"], ["token", "t\u00f6ken"], ["token", "a\nb"], ["url", "127.0.0.1"],
     ["url", "http://127.0.0.1:abc"], ["timeout", 0], ["timeout", NaN], ["timeout", "5s"]]) {

@@ -70,7 +70,7 @@ waits = ("plan.act", "plan.unwind_to", "plan.wait")  #: verbs whose answers may 
 
 
 def _seconds(wait: Any) -> float:
-    """A duration as in "1m30s" in seconds; what is none, the door refuses."""
+    """A duration as in "1m30s" in seconds; the door refuses any other text."""
     units = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
     return sum(float(n) * units[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", str(wait)))
 
