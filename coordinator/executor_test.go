@@ -298,7 +298,7 @@ func TestS76ABlockAfterTheBoundaryFiresTheCompensation(t *testing.T) {
 	// Its agent is told once, by whichever call comes next, and the plan goes on.
 	told := func(call func() error) (part *coordinator.PartUndone) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); {
 			err := call()
 			if errors.As(err, &part) && errors.Is(err, coordinator.ErrPartUndone) {
 				return part

@@ -16,6 +16,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -250,7 +251,7 @@ func TestWay4TooMuchIsUndone(t *testing.T) {
 func (w *trip) commits(p *coordinator.Plan) {
 	w.t.Helper()
 	told := 0
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); {
 		err := p.Commit(w.t.Context())
 		var part *coordinator.PartUndone
 		switch {

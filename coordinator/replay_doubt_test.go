@@ -13,6 +13,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/replay"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -355,7 +356,7 @@ func (l *live) shown(plan string) api.Plan {
 func (l *live) showsAction(plan, action string, want func(api.Action) bool) api.Action {
 	l.t.Helper()
 	var last api.Action
-	for by := time.Now().Add(20 * time.Second); time.Now().Before(by); {
+	for by := time.Now().Add(testenv.Patience); time.Now().Before(by); {
 		for _, a := range l.shown(plan).Actions {
 			if last = a; a.Action == action && want(a) {
 				return a

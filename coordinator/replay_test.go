@@ -270,7 +270,7 @@ func (l *live) ask(verb string, q, answer any) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	reply, err := l.root.Request(api.QuerySubject("default", verb), body, 10*time.Second)
+	reply, err := l.root.Request(api.QuerySubject("default", verb), body, testenv.Patience)
 	if err == nil {
 		err = json.Unmarshal(reply.Data, answer)
 	}

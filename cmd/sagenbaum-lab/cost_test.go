@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -258,7 +257,7 @@ func stored(t *testing.T, url, data string) uint64 {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	m, err := conn.Request("query.default.status", nil, 10*time.Second)
+	m, err := conn.Request("query.default.status", nil, testenv.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

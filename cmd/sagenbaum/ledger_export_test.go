@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -70,7 +70,7 @@ func TestAnExportGoesOnWhereTheServerWasKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.Request(source.Subject(), commit, 20*time.Second); err != nil {
+		if _, err := conn.Request(source.Subject(), commit, testenv.Patience); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/connect"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -143,7 +144,7 @@ func TestALimitThatNoOneCanHaveMeantIsRefusedByTheServer(t *testing.T) {
 		`{"tenant":"default","reset":["open_plans"],"actor":"two words"}`:       api.TenantLimit,
 		`{"tenant":"default","limits":{"open_plans":1},"reset":["open_plans"]}`: api.TenantLimit,
 	} {
-		m, err := conn.Request(api.ServerSubject(verb), []byte(body), 10*time.Second)
+		m, err := conn.Request(api.ServerSubject(verb), []byte(body), testenv.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}

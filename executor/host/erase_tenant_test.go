@@ -35,8 +35,8 @@ func (r *rig) eraseTenant(q api.TenantErasureQuery,
 // mode asks a host's status until it is of this mode.
 func (r *rig) mode(want string) (status api.Status) {
 	r.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); status.Mode != want; {
-		m, err := r.conn.Request(api.QuerySubject("t", "status"), nil, time.Second)
+	for deadline := time.Now().Add(testenv.Patience); status.Mode != want; {
+		m, err := r.conn.Request(api.QuerySubject("t", "status"), nil, askAgain)
 		var answer api.StatusAnswer
 		if err == nil && json.Unmarshal(m.Data, &answer) == nil {
 			status = answer.Status
@@ -52,7 +52,7 @@ func (r *rig) mode(want string) (status api.Status) {
 func (r *rig) erasedWhole(secret string, folders ...string) api.TenantErasure {
 	r.t.Helper()
 	var status api.Status
-	for deadline := time.Now().Add(30 * time.Second); status.Erased == nil || status.Erased.Done == nil; {
+	for deadline := time.Now().Add(testenv.Patience); status.Erased == nil || status.Erased.Done == nil; {
 		if status = r.mode(api.ModeErased); time.Now().After(deadline) {
 			r.t.Fatalf("%+v", status.Erased)
 		}

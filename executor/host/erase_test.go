@@ -18,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -78,7 +79,7 @@ func (r *rig) sealKey(agent, plan string) (answer api.KeyAnswer, err error) {
 func (r *rig) askKey(agent, plan string) (answer api.KeyAnswer, err error) {
 	r.t.Helper()
 	body, _ := json.Marshal(api.KeyQuery{Plan: plan})
-	m, err := r.conn.Request(api.KeySubject("t", agent), body, 5*time.Second)
+	m, err := r.conn.Request(api.KeySubject("t", agent), body, testenv.Patience)
 	if err != nil {
 		r.t.Fatalf("%v", err)
 	}
@@ -130,7 +131,7 @@ func (r *rig) erase(plan string) {
 // until asks for a plan until it is as wanted.
 func (r *rig) until(plan, what string, is func(api.Plan) bool) api.Plan {
 	r.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(testenv.Patience); ; {
 		shown := r.show(plan)
 		if is(shown) {
 			return shown
@@ -215,7 +216,7 @@ func TestAKeyThatComesBackStaysDestroyed(t *testing.T) {
 	r.ended("p")
 	back := keys.copied(r, "p")
 	reveal := func() (answer api.PlanAnswer, err error) {
-		m, err := r.conn.Request(api.RevealSubject("t"), []byte(`{"plan":"p"}`), 5*time.Second)
+		m, err := r.conn.Request(api.RevealSubject("t"), []byte(`{"plan":"p"}`), testenv.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}

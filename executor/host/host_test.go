@@ -218,14 +218,21 @@ func (r *rig) fail(id string) uint64 {
 		&pb.Record{Plan: id, Kind: &pb.Record_PlanFailed{PlanFailed: &pb.PlanFailed{Reason: "test"}}})
 }
 
+// askAgain is how long a question waits before it is put again: whom it was put to may have gone.
+const askAgain = 2 * time.Second
+
 // ask asks the query API and decodes the answer.
 func (r *rig) ask(verb string, question, answer any) error {
 	body, _ := json.Marshal(question)
-	m, err := r.conn.Request(api.QuerySubject("t", verb), body, 2*time.Second)
-	if err != nil {
-		return err
+	for deadline := time.Now().Add(testenv.Patience); ; {
+		m, err := r.conn.Request(api.QuerySubject("t", verb), body, askAgain)
+		switch {
+		case err == nil:
+			return readAnswer(m.Data, answer)
+		case !errors.Is(err, nats.ErrTimeout) || time.Now().After(deadline):
+			return err
+		}
 	}
-	return readAnswer(m.Data, answer)
 }
 
 // readAnswer reads an answer, or what came instead of it, or beside it.

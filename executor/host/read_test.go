@@ -24,7 +24,7 @@ func (r *rig) reads(q api.ReadQuery) (answer api.ReadAnswer) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	m, err := r.conn.Request(api.QuerySubject("t", "ledger.read"), body, 30*time.Second)
+	m, err := r.conn.Request(api.QuerySubject("t", "ledger.read"), body, testenv.Patience)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func (r *rig) publishes(subject, contentType string, data []byte) uint64 {
 	if contentType != "" {
 		m.Header.Set("Content-Type", contentType)
 	}
-	reply, err := r.conn.RequestMsg(m, 10*time.Second)
+	reply, err := r.conn.RequestMsg(m, testenv.Patience)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestOneAnswerWithTheLedgerIsBounded(t *testing.T) {
 		"request.bytes_max": `{"from":1,"bytes_max":524289}`,
 		"request.wait_ms":   `{"from":1,"wait_ms":60001}`,
 	} {
-		m, err := r.conn.Request(api.QuerySubject("t", "ledger.read"), []byte(q), 10*time.Second)
+		m, err := r.conn.Request(api.QuerySubject("t", "ledger.read"), []byte(q), testenv.Patience)
 		var answer api.Problem
 		if err != nil || json.Unmarshal(m.Data, &answer) != nil || answer.Field != field {
 			t.Errorf("%s: %+v, %v", q, answer, err)

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
@@ -32,7 +31,7 @@ import (
 func (r *rig) administer(verb string, question, answer any) error {
 	r.t.Helper()
 	body, _ := json.Marshal(question)
-	m, err := r.conn.Request(api.AdminSubject("t", verb), body, 30*time.Second)
+	m, err := r.conn.Request(api.AdminSubject("t", verb), body, testenv.Patience)
 	if err != nil {
 		r.t.Fatalf("%s: %v", verb, err)
 	}

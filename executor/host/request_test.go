@@ -152,10 +152,10 @@ func TestAStandInAnswersNowhereThatHasAnEffect(t *testing.T) {
 			}
 		}
 		// Answered by the same subscription, after all of these.
-		if _, err := r.conn.Request(api.QuerySubject("t", "status"), []byte("{}"), 10*time.Second); err != nil {
+		if _, err := r.conn.Request(api.QuerySubject("t", "status"), []byte("{}"), testenv.Patience); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.conn.Request(api.AdminSubject("t", "rebuild"), []byte("{}"), 10*time.Second); err != nil {
+		if _, err := r.conn.Request(api.AdminSubject("t", "rebuild"), []byte("{}"), testenv.Patience); err != nil {
 			t.Fatal(err)
 		}
 		for n, _, _ := heard.Pending(); n > 0; n-- {
@@ -189,7 +189,7 @@ func TestEveryVerbRefusesWhatItDoesNotKnow(t *testing.T) {
 			`"plan"`:          "request",
 			`{`:               "request",
 		} {
-			m, err := r.conn.Request(subject, []byte(body), 10*time.Second)
+			m, err := r.conn.Request(subject, []byte(body), testenv.Patience)
 			if err != nil {
 				t.Fatalf("%s %s: %v", subject, body, err)
 			}
@@ -207,7 +207,7 @@ func TestEveryVerbRefusesWhatItDoesNotKnow(t *testing.T) {
 			t.Errorf("the log says %q: a refused request was carried out", done)
 		}
 	}
-	m, err := r.conn.Request(api.QuerySubject("t", "plan.show"), []byte(`{"plan":7}`), 10*time.Second)
+	m, err := r.conn.Request(api.QuerySubject("t", "plan.show"), []byte(`{"plan":7}`), testenv.Patience)
 	var answer struct{ Error, Field string }
 	if err != nil || json.Unmarshal(m.Data, &answer) != nil || answer.Field != "request.plan" {
 		t.Errorf("a field of another type: %+v, %v", answer, err)

@@ -33,7 +33,7 @@ func tenancyOf(t *testing.T, h *Host, verb string, r api.TenantRequest) api.Tena
 func (r *rig) holds(tenant string) {
 	r.t.Helper()
 	for deadline := time.Now().Add(testenv.Patience); ; <-time.After(10 * time.Millisecond) {
-		m, err := r.conn.Request(api.QuerySubject(tenant, "status"), nil, time.Second)
+		m, err := r.conn.Request(api.QuerySubject(tenant, "status"), nil, askAgain)
 		var answer api.StatusAnswer
 		if err == nil && json.Unmarshal(m.Data, &answer) == nil && answer.Status.Mode == api.ModeHolding {
 			return

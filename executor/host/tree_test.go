@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -181,7 +182,7 @@ func TestASavepointIsReachedAndThePlanGoesOn(t *testing.T) {
 	go func() {
 		var answer api.OutcomeAnswer
 		body, _ := json.Marshal(api.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 20_000})
-		if m, err := r.conn.Request(api.QuerySubject("t", "plan.outcome"), body, 30*time.Second); err == nil {
+		if m, err := r.conn.Request(api.QuerySubject("t", "plan.outcome"), body, testenv.Patience); err == nil {
 			_ = json.Unmarshal(m.Data, &answer)
 		}
 		waited <- answer
@@ -293,7 +294,7 @@ func TestS77AVerdictIsToldAndAnswered(t *testing.T) {
 	waited := make(chan *nats.Msg, 1)
 	go func() {
 		body, _ := json.Marshal(api.OutcomeQuery{Plan: "p", Ended: true, WaitMs: 20_000})
-		m, _ := r.conn.Request(api.QuerySubject("t", "plan.outcome"), body, 30*time.Second)
+		m, _ := r.conn.Request(api.QuerySubject("t", "plan.outcome"), body, testenv.Patience)
 		waited <- m
 	}()
 	sequence = r.append(ledger.Source{Tenant: "t", Class: ledger.ClassVerdict, Name: "auditor"},

@@ -220,9 +220,9 @@ func TestAListenerIsNotTakenForAWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quick := charge()
-	quick.TimeoutNs, quick.Attempts = int64(20e6), 1
-	quick.Probe.Call.TimeoutNs, quick.Probe.Call.Attempts = int64(20e6), 1
+	quick := charge() // with attempts for a machine that is slow once the worker is there
+	quick.TimeoutNs, quick.Attempts = int64(20e6), 50
+	quick.Probe.Call.TimeoutNs, quick.Probe.Call.Attempts = int64(20e6), 50
 	r.charged("known", "ch_1", quick)
 	records := append([]*pb.Record{opened("doubted", &pb.PlanOpened{})}, pair("doubted", "a", quick)...)
 	r.append(agentOf("agent", "doubted"), append(records, &pb.Record{Plan: "doubted", Action: "a",
@@ -249,7 +249,7 @@ func TestAListenerIsNotTakenForAWorker(t *testing.T) {
 		workers.Workers[0].Served != api.ServedListener {
 		t.Errorf("%+v, %v", workers, err)
 	}
-	r.serve(done)
+	r.provide("ch_1")
 	r.eventually("a worker undoes it", func() bool { return r.show("known").State == ledger.StateCompensated })
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
 
 // TestBlobsAreThereUntilTheyAreRemoved: what was stored again since it was listed stays, the store
@@ -165,7 +166,7 @@ func TestAStoreThatIsDamagedOrLostIsSaidToBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Request("blobs.t.p.0a", []byte("of another digest"), 10*time.Second); err != nil {
+	if _, err := conn.Request("blobs.t.p.0a", []byte("of another digest"), testenv.Patience); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := blobs.Get(t.Context(), "p", "0a"); !errors.Is(err, jetstream.ErrBlobDamaged) {

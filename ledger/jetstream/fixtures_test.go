@@ -201,7 +201,7 @@ func putOver(t *testing.T, conn *nats.Conn) func(subject, contentType string, da
 		msg.Header.Set("Content-Type", contentType)
 		// The other servers of a cluster learn of a new stream a moment later.
 		until(t, within(t, 10*time.Second), "put", func() error {
-			reply, err := conn.RequestMsg(msg, 5*time.Second)
+			reply, err := conn.RequestMsg(msg, testenv.Patience)
 			if err == nil && strings.Contains(string(reply.Data), `"error"`) {
 				err = errors.New(string(reply.Data))
 			}
@@ -300,7 +300,7 @@ func openCluster(t *testing.T) ledger.Store {
 		return err
 	})
 	t.Cleanup(func() {
-		if _, err := conn.Request("$JS.API.STREAM.DELETE."+jetstream.StreamName("t"), nil, 10*time.Second); err != nil {
+		if _, err := conn.Request("$JS.API.STREAM.DELETE."+jetstream.StreamName("t"), nil, testenv.Patience); err != nil {
 			t.Error(err)
 		}
 	})

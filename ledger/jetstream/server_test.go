@@ -64,7 +64,7 @@ func TestAServerThatIsNotStrictIsRefused(t *testing.T) {
 				t.Errorf("it does not say what is needed: %v", err)
 			}
 			stream := []byte(`{"name":"SAGA_t","subjects":["saga.t.>"]}`)
-			if _, err := conn.Request("$JS.API.STREAM.CREATE.SAGA_t", stream, 10*time.Second); err != nil {
+			if _, err := conn.Request("$JS.API.STREAM.CREATE.SAGA_t", stream, testenv.Patience); err != nil {
 				t.Fatal(err)
 			}
 		}

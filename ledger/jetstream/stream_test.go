@@ -56,7 +56,7 @@ func TestStreamRefusesDeleteAndPurgeAndCannotBeLoosened(t *testing.T) {
 	}
 	rollup := nats.NewMsg("saga.t.agent.a1.p")
 	rollup.Header.Set("Nats-Rollup", "all")
-	if reply, err := conn.RequestMsg(rollup, 5*time.Second); err != nil ||
+	if reply, err := conn.RequestMsg(rollup, testenv.Patience); err != nil ||
 		!strings.Contains(string(reply.Data), "error") {
 		t.Errorf("rollup: %v", err)
 	}
@@ -348,13 +348,14 @@ func TestAnAgentUserWritesItsOwnSubjectsOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const unanswered = time.Second // what is denied has no answer
 	if seq, err := agent.Append(ctx, commit("p", "own")); err != nil || seq != 1 {
 		t.Fatalf("own subject: %d, %v", seq, err)
 	}
 	for _, subject := range []string{"saga.t.agent.a2.p", "saga.t.executor", "saga.t.operator.root"} {
 		a := commit("p", "not own")
 		a.Subject = subject
-		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, unanswered)
 		_, err := agent.Append(short, a)
 		cancel()
 		if !errors.Is(err, jetstream.ErrDenied) || !strings.Contains(err.Error(), "may not publish") {
@@ -364,7 +365,7 @@ func TestAnAgentUserWritesItsOwnSubjectsOnly(t *testing.T) {
 			t.Errorf("%s: an error of before is taken for another one", subject)
 		}
 	}
-	if _, err := conn.Request("$JS.API.STREAM.INFO."+jetstream.StreamName("t"), nil, 300*time.Millisecond); err == nil {
+	if _, err := conn.Request("$JS.API.STREAM.INFO."+jetstream.StreamName("t"), nil, unanswered); err == nil {
 		t.Error("the agent may ask the stream API")
 	}
 	if h := headOf(t, store); h.Last != 1 {

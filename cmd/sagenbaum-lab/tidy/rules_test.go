@@ -246,6 +246,33 @@ func checkSleeps(s source) (findings []string) {
 	return findings
 }
 
+// checkRequests refuses requests of tests that wait for seconds: a machine may be still for longer.
+func checkRequests(s source) (findings []string) {
+	if !s.test() {
+		return nil
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		to, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok || to.Sel.Name != "Request" && to.Sel.Name != "RequestMsg" {
+			return true
+		}
+		ast.Inspect(call.Args[len(call.Args)-1], func(within ast.Node) bool {
+			e, ok := within.(ast.Expr)
+			if ok && slices.Contains([]string{"Second", "Millisecond"}, selects(e, "time")) {
+				findings = append(findings, fmt.Sprintf("%s: a request that waits for seconds; use testenv.Patience, "+
+					"or a constant that says why it may be lost", s.at(n)))
+			}
+			return true
+		})
+		return true
+	})
+	return findings
+}
+
 // checkUnfinished refuses marks of unfinished work in comments.
 func checkUnfinished(s source) (findings []string) {
 	marks := []string{"TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"}

@@ -214,7 +214,7 @@ func parse(name string, text []byte) (source, error) {
 // rules are all bans on single files.
 var rules = []func(source) []string{
 	checkLayers, checkOwners, checkPureImports, checkPureCalls, checkGo, checkInit,
-	checkSizes, checkDocs, checkSleeps, checkUnfinished, checkWords, checkTimers, checkNoUndoing, checkProcess, checkShort, checkNumbers,
+	checkSizes, checkDocs, checkSleeps, checkRequests, checkUnfinished, checkWords, checkTimers, checkNoUndoing, checkProcess, checkShort, checkNumbers,
 }
 
 func TestHouseRules(t *testing.T) {
@@ -451,6 +451,7 @@ func TestEachRuleCanFail(t *testing.T) {
 		{"undocumented type", "ledger/a.go", `package ledger; type Exported struct{}`, "exported Exported has no comment"},
 		{"undocumented constant", "ledger/a.go", `package ledger; const Exported = 1`, "exported Exported has no comment"},
 		{"sleep in a test", "ledger/a_test.go", `package ledger; func f() { time.Sleep(1) }`, "a test that sleeps"},
+		{"a request in a test", "ledger/a_test.go", `package ledger; func f() { c.Request("a", nil, 2*time.Second) }`, "waits for seconds"},
 		{"another switch for long runs", "ledger/a_test.go", `package ledger; func f() { if testing.Short() { return } }`, "use testenv.Cases"},
 		{"a statement number in godoc", "coordinator/a.go", "package coordinator\n\n// F does it (S54).\nfunc F() {}", "a statement number"},
 		{"unfinished", "ledger/a.go", "package ledger // TO" + "DO later", "finish it"},

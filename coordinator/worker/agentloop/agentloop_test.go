@@ -18,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -482,7 +483,7 @@ func TestS9OverNATS(t *testing.T) {
 
 func request(t *testing.T, conn *nats.Conn, body []byte) (reply api.Reply) {
 	t.Helper()
-	m, err := conn.Request(api.UndoSubject("default", "git.pr.undo"), body, 10*time.Second)
+	m, err := conn.Request(api.UndoSubject("default", "git.pr.undo"), body, testenv.Patience)
 	if err == nil {
 		err = json.Unmarshal(m.Data, &reply)
 	}

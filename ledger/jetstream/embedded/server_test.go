@@ -305,7 +305,7 @@ func TestProbeWaitsForAStreamThatIsBeingMadeOrDeleted(t *testing.T) {
 	} else {
 		defer conn.Close()
 		if _, err := conn.Request("$JS.API.STREAM.CREATE.S", []byte(`{"name":"S","subjects":["s"],"storage":"file"}`),
-			5*time.Second); err != nil {
+			testenv.Patience); err != nil {
 			t.Fatal(err)
 		}
 	}
