@@ -27,6 +27,9 @@ type bus interface {
 	question(ctx context.Context, q question) ([]byte, error)
 	// listen calls f for each message, one at a time, until stop is called.
 	listen(subject string, f func(body []byte)) (stop func(), err error)
+	// answer calls f with each question on a subject, beside others, and answers it, below the
+	// subject alone, once f returns.
+	answer(subject string, f func(body []byte)) (stop func(), err error)
 	// reconnected calls f each time a lost connection is there again, until stop
 	// is called: replies to what was sent before will not come.
 	reconnected(f func()) (stop func())
@@ -162,6 +165,19 @@ func (b natsBus) listen(subject string, f func([]byte)) (func(), error) {
 	}
 	// A connection that is closed already has ended the subscription too.
 	return func() { _ = sub.Unsubscribe() }, nil
+}
+
+func (b natsBus) answer(subject string, f func([]byte)) (func(), error) {
+	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) {
+		// a door may publish more than who asks it
+		if strings.HasPrefix(m.Reply, subject+".") {
+			go func() { f(m.Data); _ = m.Respond(nil) }() // ends with f
+		}
+	})
+	if err != nil {
+		return nil, b.lost(err)
+	}
+	return func() { _ = sub.Unsubscribe() }, nil // as of listen
 }
 
 func (b natsBus) closed(f func(error)) func() { return jetstream.OnClosed(b.conn, f) }

@@ -48,8 +48,8 @@ type Config struct {
 	// Accepted has every forward wait until an executor says that the ledger has taken its
 	// pair. Without it that is asked once for a plan with an ID that was given: its further
 	// pairs are stored, and nothing refuses them but a limit of the tenant, and that another
-	// process has resumed the plan. This one hears of that by a notice: set it where both may be
-	// alive.
+	// process has resumed the plan. That one asks this one first to let the plan go: set it where
+	// this one may be alive, and out of reach.
 	Accepted bool
 
 	// Contracts declares the capabilities that Do and Report may use, each once; at
@@ -166,7 +166,12 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot subscribe notices: %w", err)
 		}
-		c.silence = stop
+		deaf, err := b.answer(api.YieldSubject(c.tenant, c.agent, c.writer), c.yield)
+		if err != nil {
+			stop()
+			return nil, fmt.Errorf("cannot subscribe requests for plans: %w", err)
+		}
+		c.silence = func() { stop(); deaf() }
 	}
 	c.committer = newCommitter(config.Appender, c.tenant, c.agent, c.writer, c.logger)
 	c.committer.lost = c.lost.done

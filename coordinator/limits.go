@@ -56,6 +56,7 @@ const (
 
 	presenceTries   = 10                     // to find out whether a process runs a plan
 	presenceMax     = 500 * time.Millisecond // that it may take to say so, each time
+	yieldMax        = time.Second            // that a process may take to let a plan go
 	historyWait     = 6 * time.Second        // for one page of what is recorded
 	historyPage     = 1000                   // actions in one
 	handlerAgentMax = 24                     // bytes of an agent's name that has handlers in code

@@ -61,6 +61,7 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.askToYield(ctx, id, history)
 	p := newPlan(c, opening)
 	p.opening = resumes(id, history)
 	p.asked, p.resumed = true, true
@@ -85,6 +86,49 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*Plan, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// askToYield has the process that writes a plan let it go, so that no forward of it runs under a
+// pair that is stored after the plan was resumed, and what it has not called is known. Where that
+// process is gone there is no wait; one that does not answer is superseded all the same.
+func (c *Coordinator) askToYield(ctx context.Context, id string, history api.HistoryAnswer) {
+	// what any client has recorded, and no name while the plan is handed over
+	if history.Writer == c.writer || !ledger.ValidToken(history.Writer) {
+		return
+	}
+	subject := api.YieldSubject(c.tenant, c.agent, history.Writer)
+	ctx, cancel := context.WithTimeout(ctx, c.appendTimeout+yieldMax)
+	defer cancel()
+	_, err := c.bus.question(ctx, question{subject: subject, replies: subject + ".",
+		body: mustJSON(api.Yield{Plan: id}), within: yieldMax})
+	if err != nil && !errors.Is(err, errNobody) {
+		c.logger.Warn("the process that has the plan does not let it go", "tenant", c.tenant,
+			"plan", id, "process", history.Writer, "error", err)
+	}
+}
+
+// yield lets a plan go to another process of this agent, which is about to resume it: forwards
+// that end soon do, and what is known is stored.
+func (c *Coordinator) yield(body []byte) {
+	var q api.Yield
+	if json.Unmarshal(body, &q) != nil {
+		return
+	}
+	p := c.plan(q.Plan)
+	if p == nil || p.replays { // a fence holds what is run
+		return
+	}
+	p.supersede()
+	ctx, cancel := context.WithTimeout(context.Background(), c.confirmTimeout)
+	defer cancel()
+	// what ends now is no doubt for the other one; its wait has to last for what is stored, too
+	soon, end := context.WithTimeout(ctx, yieldMax/2)
+	awaitForwards(soon, p)
+	end()
+	if err := p.flush(ctx, false); err != nil {
+		c.logger.Warn("what is known of a plan that another process takes is not known to be stored",
+			"tenant", c.tenant, "plan", q.Plan, "error", err)
+	}
 }
 
 // Wait returns when a plan of this tenant has ended, or waits for its owner, whichever

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -412,5 +414,127 @@ func TestAReportAfterAFailureCounts(t *testing.T) {
 	}
 	if end, err := q.Wait(t.Context()); err != nil || end.State != "compensated" {
 		t.Errorf("it is %+v, %v", end, err)
+	}
+}
+
+// TestAProcessThatIsAskedLetsAPlanGo: it runs no forward that the plan does not take, and the one
+// that resumes the plan knows of each action what has become of it.
+func TestAProcessThatIsAskedLetsAPlanGo(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
+	second := l.another(t)
+	for i := range 20 {
+		plan := l.begin(coordinator.PlanSpec{})
+		ran, ended := map[string]bool{}, make(chan error)
+		l.do(plan, "first")
+		go func() { // ends when the plan is lost
+			for n := 0; ; n++ {
+				_, err := plan.Do(t.Context(), writes(fmt.Sprint("a", n), "x"),
+					func(_ context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+						ran[call.Action] = true
+						return coordinator.Outcome{}, nil
+					})
+				if err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+		<-time.After(time.Duration(i) * 200 * time.Microsecond) // at one point or another of a Do
+		next, err := second.Resume(t.Context(), plan.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; !errors.Is(err, coordinator.ErrSuperseded) {
+			t.Fatal(err)
+		}
+		for _, past := range next.Recorded() {
+			want := api.OutcomeCompleted
+			if !ran[past.Action] && past.Action != "first" {
+				want = api.OutcomeFailed
+			}
+			if past.Outcome != want || past.Outcome == api.OutcomeFailed && past.Code != "not_started" {
+				t.Errorf("action %s is %s %s", past.Action, past.Outcome, past.Code)
+			}
+			delete(ran, past.Action)
+		}
+		if len(ran) > 0 {
+			t.Errorf("ran, and not recorded: %v", ran)
+		}
+		if err := next.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAForwardIsWaitedForWhenItsPlanIsLetGo, and an action that waits for its verdict is not called.
+func TestAForwardIsWaitedForWhenItsPlanIsLetGo(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
+	plan := l.begin(coordinator.PlanSpec{ID: "let-go"})
+	running, ended := make(chan struct{}), make(chan error)
+	reviewed := writes("reviewed", "y")
+	reviewed.Review = true
+	go func() { // ends with the forward
+		_, err := plan.Do(t.Context(), writes("running", "x"),
+			func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+				close(running)
+				for !coordinator.Superseded(plan) {
+					<-time.After(time.Millisecond)
+				}
+				return coordinator.Outcome{ExternalRef: "ref"}, nil
+			})
+		ended <- err
+	}()
+	<-running
+	go func() {
+		_, err := plan.Do(t.Context(), reviewed, counted(new(int), nil))
+		ended <- err
+	}()
+	l.registered("let-go", "reviewed")
+	next, err := l.another(t).Resume(t.Context(), "let-go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-ended; err != nil && !errors.Is(err, coordinator.ErrSuperseded) {
+			t.Error(err)
+		}
+	}
+	past := next.Recorded()
+	if len(past) != 2 || past[0].ExternalRef != "ref" || past[1].Code != "not_started" {
+		t.Errorf("%+v", past)
+	}
+	if err := next.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAPlanIsResumedFromAProcessThatDoesNotAnswer: it is not waited for.
+func TestAPlanIsResumedFromAProcessThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}, Writer: "stopped"})
+	plan := l.begin(coordinator.PlanSpec{})
+	l.do(plan, "first")
+	if err := l.agent.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan *nats.Msg, 1)
+	stopped := l.connect("a1")
+	if _, err := stopped.ChanSubscribe(api.YieldSubject("default", "a1", "stopped"), asked); err != nil {
+		t.Fatal(err)
+	}
+	if err := stopped.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := l.another(t).Resume(t.Context(), plan.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := <-asked; string(m.Data) != fmt.Sprintf(`{"plan":%q}`, plan.ID()) {
+		t.Errorf("asked %s", m.Data)
+	}
+	if err := next.Commit(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

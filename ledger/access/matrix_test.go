@@ -112,7 +112,8 @@ func published() (all []string) {
 			all = append(all, "admin."+t+"."+verb)
 		}
 		for _, name := range []string{"key.T.a1", "key.T.a2", "key.T.a9", "reveal.T", "hosts.T", "run.T.a1.p",
-			"run.T.a2.p", "run.T.a2.p.0123", "reply.T.0123", "reply.T.a1.0123", "reply.T.a2.0123",
+			"run.T.a2.p", "run.T.a2.p.0123",
+			"yield.T.a1.w", "yield.T.a1.w.0123", "yield.T.a2.w", "reply.T.0123", "reply.T.a1.0123", "reply.T.a2.0123",
 			"undo.T.git.show", "undo.T.handler.a2.f", "ask.T.git.show", "ask.T.mail.find", "notice.T.a1.p",
 			"page.T.default", "keys.T.p", "door.T.a1.plan.act",
 			"door.T.a2.plan.act", "door.T.a1.fact.put", "door.T.s1.fact.put", "door.T.s1.plan.act",
@@ -141,7 +142,8 @@ func published() (all []string) {
 func subscribed() (all []string) {
 	for _, t := range []string{"t1", "t2"} {
 		for _, name := range []string{"saga.T.>", "saga.T.agent.a1.>", "query.T.>", "admin.T.>", "key.T.*",
-			"key.T.a1", "reveal.T", "hosts.T", "run.T.>", "run.T.a1.>", "run.T.a2.>", "run.T.a2.p", "reply.T.>",
+			"key.T.a1", "reveal.T", "hosts.T", "run.T.>", "run.T.a1.>", "run.T.a2.>",
+			"run.T.a2.p", "yield.T.>", "yield.T.a1.>", "yield.T.a2.>", "reply.T.>",
 			"reply.T.*", "reply.T.a1.*", "reply.T.a2.*", "undo.T.>", "undo.T.git.>", "undo.T.git.show",
 			"undo.T.git.show workers", "undo.T.git.show others", "undo.T.mail.send workers",
 			"undo.T.handler.>", "undo.T.handler.a2.>", "undo.T.handler.a2.f workers", "ask.T.>",

@@ -121,13 +121,20 @@ func agentRecords(tenant, name string) string {
 	return ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: name, Plan: "*"}.Subject()
 }
 
+// yields is where a process of an agent asks another one for a plan, and is answered.
+func yields(tenant, name string) []string {
+	return []string{api.YieldSubject(tenant, name, "*"), api.YieldSubject(tenant, name, "*.*")}
+}
+
 func (u User) agent(p *Permissions) {
 	t := u.Tenant
 	p.publish(agentRecords(t, u.Name), api.PlanOutcome.Subject(t),
 		api.ContractLs.Subject(t), api.HistorySubject(t, u.Name),
 		api.PreviewSubject(t, u.Name), api.KeySubject(t, u.Name),
 		api.DoorSubject(t, u.Name, "plan.*"), api.BlobSubject(t, api.BlobAgent, u.Name, "*"))
-	p.subscribe(api.NoticeSubject(t, u.Name, "*"), api.AgentReplySubject(t, u.Name, "*"))
+	p.publish(yields(t, u.Name)...)
+	p.subscribe(api.NoticeSubject(t, u.Name, "*"), api.AgentReplySubject(t, u.Name, "*"),
+		api.YieldSubject(t, u.Name, ">"))
 	for _, c := range u.Capabilities {
 		p.publish(api.AskSubject(t, c))
 	}
@@ -149,7 +156,9 @@ func (u User) door(p *Permissions) {
 		api.BlobSubject(t, api.BlobAgent, "*", "*"))
 	p.publish(api.PlanOutcome.Subject(t), api.PlanFind.Subject(t), api.ContractLs.Subject(t),
 		api.FactGet.Subject(t), api.ReviewLs.Subject(t), api.LedgerRead.Subject(t))
-	p.subscribe(api.NoticeSubject(t, "*", "*"), api.AgentReplySubject(t, "*", "*"))
+	p.publish(yields(t, "*")...)
+	p.subscribe(api.NoticeSubject(t, "*", "*"), api.AgentReplySubject(t, "*", "*"),
+		api.YieldSubject(t, "*", ">"))
 }
 
 func (u User) read(p *Permissions) {
@@ -192,8 +201,10 @@ func (u User) everything(p *Permissions) {
 		api.RunSubject(t, "*", "*.*"), api.ReplySubject(t, "*"),
 		api.AgentReplySubject(t, "*", "*"), api.DoorSubject(t, "*", ">"), api.ServerSubject(">"),
 		api.BlobSubject(t, "*", "*", "*"))
+	p.publish(yields(t, "*")...)
 	p.subscribe(api.UndoSubject(t, ">"), api.AskSubject(t, ">"), api.NoticeSubject(t, "*", "*"),
-		api.PageSubject(t, ">"), api.RunSubject(t, "*", ">"), api.AgentReplySubject(t, "*", "*"))
+		api.PageSubject(t, ">"), api.RunSubject(t, "*", ">"), api.AgentReplySubject(t, "*", "*"),
+		api.YieldSubject(t, "*", ">"))
 }
 
 // streamsOfHosts are the requests to JetStream that hosts need: they read streams, and

@@ -7,6 +7,7 @@
 //	ask.<tenant>.<capability>           Command: a question about one       -> Reply
 //	page.<tenant>.<hook>                Page: a call to an owner
 //	notice.<tenant>.<agent>.<plan>      Notice: what became of a plan
+//	yield.<tenant>.<agent>.<process>    Yield: another process of it resumes a plan
 //	query.<tenant>.<verb>               a question of the query API         -> its answer
 //	query.<tenant>.history.<agent>      HistoryQuery                        -> HistoryAnswer
 //	query.<tenant>.preview.<agent>      PreviewQuery                        -> PreviewAnswer

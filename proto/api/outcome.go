@@ -1,5 +1,11 @@
 package api
 
+// Yield is the body of a request on YieldSubject: the process writes no more of the plan, and has
+// stored what it knows, once it answers.
+type Yield struct {
+	Plan string `json:"plan"`
+}
+
 // Notice is the body of a message on NoticeSubject.
 type Notice struct {
 	Plan   string `json:"plan"`

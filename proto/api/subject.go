@@ -94,6 +94,12 @@ func RunSubject(tenant, agent, plan string) string {
 	return "run." + tenant + "." + agent + "." + plan
 }
 
+// YieldSubject is where a process of an agent that resumes a plan asks the one that writes it to
+// let it go: a Yield, answered by an empty message below the subject. A hint: the ledger decides.
+func YieldSubject(tenant, agent, process string) string {
+	return "yield." + tenant + "." + agent + "." + process
+}
+
 // RevealSubject is where an operator asks to see a plan with its sealed values in the
 // clear: a subject of its own, which neither query.> nor admin.> includes.
 func RevealSubject(tenant string) string { return "reveal." + tenant }
@@ -116,7 +122,7 @@ var ourSubjects = map[string]bool{
 	"saga": true, "undo": true, "ask": true, "query": true, "admin": true, "key": true,
 	"reveal": true, "run": true, "notice": true, "page": true, "hosts": true, "server": true,
 	"keys": true, "repair": true, "erased": true, "tenant": true, "door": true,
-	"blob": true, "blobs": true,
+	"blob": true, "blobs": true, "yield": true,
 }
 
 // CheckReplyTo reports whether a request may be answered on the reply subject that it
