@@ -38,6 +38,19 @@ inverse:
 	// git.yaml:14:13: error: inverse.attempts: 500; want 1 to 100
 }
 
+// Contracts that are declared in Go: a test of an agent says what is probably not meant in them.
+func ExampleInCode() {
+	for _, finding := range compile.Lint(contract.InCode(contract.Contract{
+		Capability: "shop.set", Class: contract.Compensable, Late: contract.LateNever,
+		OnInDoubt: contract.InDoubtCompensate,
+		Inverse:   &contract.Inverse{Call: "shop.set", With: map[string]any{"of": "=input.of"}},
+	})) {
+		fmt.Println(finding.File, finding.Field, finding.Message)
+	}
+	// Output:
+	// contract[shop.set] inverse.call the inverse is the forward itself
+}
+
 // A contract as a Go value, which is what the coordinator takes. Diff names what differs
 // between two, with the defaults of fields that are left out.
 func ExampleDiff() {

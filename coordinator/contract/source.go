@@ -21,6 +21,16 @@ type Source struct {
 	Examples []Example // run by Lint; no part of the contract or its digest
 }
 
+// InCode are contracts that are declared in Go, for Lint: its findings name the contract in the
+// place of a file.
+func InCode(contracts ...Contract) []Source {
+	sources := make([]Source, len(contracts))
+	for i, c := range contracts {
+		sources[i] = Source{Contract: c, Document: Document{File: "contract[" + c.Capability + "]"}}
+	}
+	return sources
+}
+
 // Example is one case that the expressions of a contract must get right. What is
 // not given is null; Plan and Meta are used as those of a run. Lint runs it.
 type Example struct {

@@ -23,6 +23,9 @@ import (
 func Contract(c contract.Contract, programs *triggers.Cache) (*Compiled, error) {
 	x := &compiler{at: at(c.Capability), programs: programs}
 	out := x.compile(c)
+	if len(x.problems) == 0 {
+		x.checkKnown(out)
+	}
 	if err := x.first(); err != nil {
 		return nil, err
 	}

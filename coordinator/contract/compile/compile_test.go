@@ -190,6 +190,27 @@ func TestBadExpressionsAreRefused(t *testing.T) {
 	})
 }
 
+// TestWhatCanNeverBeReadIsRefused: what would be null in each command, and what no condition sees.
+func TestWhatCanNeverBeReadIsRefused(t *testing.T) {
+	wantRefusals(t, []refusal{
+		{"inverse.with.sha", "meta.forwardkey is null here, always; did you mean forward_key?",
+			func(c *contract.Contract) { c.Inverse.With["sha"] = "=meta.forwardkey" }},
+		{"inverse.with.sha", "actions.z.outptu is null here, always; did you mean output?",
+			func(c *contract.Contract) { c.Inverse.With["sha"] = `=actions["z"].outptu.sha` }},
+		{"before.with.name", "meta.attempt is null here, always",
+			func(c *contract.Contract) { c.Before.With["name"] = "=meta.attempt" }},
+		{"triggers[t]", "reads action.amount, which is payload", func(c *contract.Contract) {
+			c.Triggers = map[string]string{"t": "action.amount > 5"}
+		}},
+		{"triggers[t]", "reads action.output.amount, which is payload", func(c *contract.Contract) {
+			c.Triggers = map[string]string{"t": "seen('x') && action.output.amount > 5"}
+		}},
+		{"triggers[t]", "fires at once", func(c *contract.Contract) {
+			c.Triggers = map[string]string{"t": "plan.status == 'open'"}
+		}},
+	})
+}
+
 func TestWhatIsTooLargeIsRefused(t *testing.T) {
 	big := changed(func(c *contract.Contract) { c.Inverse.With["text"] = strings.Repeat("x", ledger.ExpressionMax) })
 	_, err := compile.Contract(big, triggers.NewCache(64))

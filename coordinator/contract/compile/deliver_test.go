@@ -16,7 +16,8 @@ import (
 // mail is a contract of a capability that is staged.
 func mail(change ...func(*contract.Contract)) contract.Contract {
 	c := contract.Contract{Capability: "mail.send", Class: contract.Irreversible, Stage: contract.StageCommit,
-		Settle: 5 * time.Minute, Page: "mail", UnservedAfter: 2 * time.Hour, Triggers: map[string]string{"late": "true"},
+		Settle: 5 * time.Minute, Page: "mail", UnservedAfter: 2 * time.Hour,
+		Triggers: map[string]string{"late": "seen('late')"},
 		Deliver: &contract.Deliver{With: map[string]any{"to": "=input.to"}, Dedupe: time.Hour, WorkerVersion: "2",
 			Done: `error.code == "sent"`, Stop: `error.code == "no_address"`},
 		Probe: &contract.Probe{Call: "mail.find", With: map[string]any{"key": "=meta.forward_key"},

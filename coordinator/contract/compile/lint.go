@@ -7,15 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract/internal/argument"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	"github.com/sagenbaum/sagenbaum/ledger/seal"
-	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
-	"github.com/sagenbaum/sagenbaum/triggers/nearest"
 )
 
 // Lint returns all that is wrong with contracts, or probably not meant, in the
@@ -51,14 +47,17 @@ func (l *linter) fail(field, message, hint string) {
 func (l *linter) lint() {
 	x := &compiler{at: at(l.source.Capability), programs: l.programs}
 	compiled := x.compile(l.source.Contract)
+	compiles := compiled != nil && len(x.problems) == 0
+	if compiles {
+		x.checkKnown(compiled)
+	}
 	for _, p := range x.problems {
 		l.problem(p)
 	}
 	l.warnings(l.source.Contract)
-	if compiled == nil || len(x.problems) > 0 {
+	if !compiles {
 		return // examples of what does not compile only repeat it
 	}
-	l.fields(compiled)
 	l.duplicates(compiled)
 	l.silent(compiled)
 	l.names(compiled)
@@ -170,74 +169,6 @@ func (l *linter) landing(c contract.Contract) {
 	}
 }
 
-// fieldsOf are the fields of variables whose shape is known; beforeFields are those
-// that are known before the forward crosses.
-var (
-	fieldsOf = map[string][]string{
-		"error": {"code", "message"},
-		"meta": {"action", "address", "attempt", "blind_cleanup", "capability", "dirty_failure",
-			"external_ref", "forward_at_ms", "forward_key",
-			"has_forward_output", "key", "plan", "tenant"},
-		"plan": {"agent", "id", "input", "label", "labels", "owner", "reason"},
-	}
-	beforeFields = map[string][]string{
-		"meta": {"action", "capability", "forward_key", "key", "plan", "tenant"},
-		"plan": {"agent", "id", "input", "label", "labels", "owner"},
-	}
-)
-
-// fields refuses what would be null for ever, as a key that is misspelt.
-func (l *linter) fields(c *Compiled) {
-	with := func(field string, call *pb.Call, known map[string][]string) {
-		for _, b := range call.GetBindings() {
-			l.known(field+"."+b.Name, b.Expression, known)
-		}
-	}
-	t, of := c.sent()
-	with("before.with", c.Before, beforeFields)
-	with(of+".with", &pb.Call{Bindings: t.Bindings}, fieldsOf)
-	with("probe.with", t.Probe.GetCall(), fieldsOf)
-	with("inverse.verify.with", t.Verify.GetCall(), fieldsOf)
-	l.known("probe.answer", t.Probe.GetAnswer(), fieldsOf)
-	l.known("probe.external_ref", t.Probe.GetExternalRef(), fieldsOf)
-	l.known("inverse.verify.ok", t.Verify.GetOk(), fieldsOf)
-	l.known("inverse.unchanged", t.Unchanged, fieldsOf)
-	l.known(of+".done", t.Done, fieldsOf)
-	l.known(of+".stop", t.Stop, fieldsOf)
-}
-
-func (l *linter) known(field, expression string, known map[string][]string) {
-	program, err := l.programs.Reader(expression)
-	if err != nil {
-		return // there is none
-	}
-	for _, variable := range slices.Sorted(maps.Keys(known)) {
-		for _, name := range program.Fields(variable) {
-			if slices.Contains(known[variable], name) {
-				continue
-			}
-			hint := nearest.DidYouMean(name, known[variable])
-			if hint == "" {
-				hint = "there is " + strings.Join(known[variable], ", ")
-			}
-			l.fail(field, variable+"."+name+" is null here, always", hint)
-		}
-	}
-	for _, read := range program.Paths() {
-		if read.Path[0] != "actions" || len(read.Path) < 3 || slices.Contains(otherFields, read.Path[2]) {
-			continue
-		}
-		hint := nearest.DidYouMean(read.Path[2], otherFields)
-		if hint == "" {
-			hint = "there is " + strings.Join(otherFields, ", ")
-		}
-		l.fail(field, strings.Join(read.Path[:3], ".")+" is null here, always", hint)
-	}
-}
-
-// otherFields are those of another action.
-var otherFields = []string{"input", "output", "before", "external_ref"}
-
 // duplicates warns of an extra effect that its compensation could not name.
 func (l *linter) duplicates(c *Compiled) {
 	probe := c.inverse.Probe
@@ -269,79 +200,38 @@ func deleteWord(capability string) string {
 	return ""
 }
 
-// sampleNs is the time of the sample plan, unix ns.
-const sampleNs = int64(1_767_225_600_000_000_000) // 2026-01-01
-
-// triggers evaluates each condition as it is when an action has just been
-// registered: what is true there undoes every action at once. Without examples the
-// input is not known.
+// triggers evaluates each condition as it is when an action has just been registered, for the
+// values of each example. Without examples the input is not known.
 func (l *linter) triggers(c *Compiled) {
-	examples := append([]contract.Example{{}}, l.source.Examples...)
-	for _, name := range slices.Sorted(maps.Keys(l.source.Triggers)) {
-		condition, err := l.programs.Condition(argument.CEL(l.source.Triggers[name]))
+	for _, t := range c.inverse.Triggers {
+		condition, err := l.programs.Condition(t.Condition)
 		if err != nil {
 			continue // refused before
 		}
-		if unheard := l.programs.Unheard(argument.CEL(l.source.Triggers[name])); unheard != nil {
-			l.warn("triggers["+name+"]", unheard.Message, unheard.Hint)
+		field := "triggers[" + t.Name + "]"
+		if unheard := l.programs.Unheard(t.Condition); unheard != nil {
+			l.warn(field, unheard.Message, unheard.Hint)
 		}
-		for i := range examples {
-			if l.trigger(c, "triggers["+name+"]", condition, &examples[i]) {
-				break
+		found, moot := c.undecided(field, condition, nil, nothing)
+		if found != nil {
+			continue // refused before
+		}
+		for i := 0; i < len(l.source.Examples) && found == nil && !moot; i++ {
+			example := &l.source.Examples[i]
+			output := l.lifted(c, example.Output)
+			if output == nil && example.Output != nil {
+				output = nothing
 			}
+			found, moot = c.undecided(field, condition, l.lifted(c, example.Input), output)
+		}
+		if found != nil {
+			l.problem(*found)
+		}
+		if moot {
+			l.warn(field, "never fires: no later fact, time or outcome makes it true",
+				"remove it, or see docs/triggers.md")
 		}
 	}
-}
-
-// trigger reports whether it found something.
-func (l *linter) trigger(c *Compiled, field string, condition *triggers.Condition,
-	example *contract.Example) bool {
-	scope := triggers.Scope{
-		Plan: triggers.Plan{ID: "plan", Status: "open", Agent: "agent", OpenedNs: sampleNs,
-			DeadlineNs: sampleNs + int64(24*time.Hour), Actions: 1},
-		Action: &triggers.Action{ID: "action", Capability: c.Capability, AtNs: sampleNs,
-			Input: l.lifted(c, example.Input)},
-		NowNs: sampleNs, ArmedNs: sampleNs,
-	}
-	if l.stuck(field, condition, scope) {
-		return true
-	}
-	result := condition.Evaluate(scope, triggers.Nothing{})
-	if result.Truth == triggers.True {
-		l.fail(field, "fires at once: it is true of an action that was just registered",
-			"a condition that a later fact, time or outcome makes true")
-		return true
-	}
-	payload, waits := l.payload(c, field, result.Waits)
-	if payload {
-		return true
-	}
-	if result.Moot && !waits {
-		l.warn(field, "never fires: no later fact, time or outcome makes it true",
-			"remove it, or see docs/triggers.md")
-		return true
-	}
-	if example.Output == nil {
-		return false
-	}
-	if scope.Action.Output = l.lifted(c, example.Output); scope.Action.Output == nil {
-		scope.Action.Output = []byte("{}")
-	}
-	if l.stuck(field, condition, scope) {
-		return true
-	}
-	payload, _ = l.payload(c, field, condition.Evaluate(scope, triggers.Nothing{}).Waits)
-	return payload
-}
-
-// stuck reports whether an error keeps a condition from ever being true for values as in an
-// example.
-func (l *linter) stuck(field string, condition *triggers.Condition, scope triggers.Scope) bool {
-	err := condition.Stuck(scope)
-	if err != nil {
-		l.fail(field, "can never be true for an action as in the examples: "+err.Error(), stuckWanted)
-	}
-	return err != nil
 }
 
 // lifted is what triggers may read of an example's value.
@@ -355,31 +245,6 @@ func (l *linter) lifted(c *Compiled, value any) []byte {
 		return nil
 	}
 	return lifted
-}
-
-// payload refuses a condition that waits for what is not lifted, and so for ever.
-// waits says that it waits for a lifted field, which this value does not have.
-func (l *linter) payload(c *Compiled, field string, waitsFor []string) (refused, waits bool) {
-	for _, wait := range waitsFor {
-		path, from, ok := strings.Cut(wait, ", which was not lifted from the ")
-		if !ok {
-			continue
-		}
-		waits = true
-		name := path[strings.LastIndex(path, ".")+1:]
-		if slices.ContainsFunc(c.Sensitive,
-			func(p seal.Path) bool { return p.Overlaps([]string{from, name}) }) {
-			l.fail(field, "reads "+path+", which is sensitive",
-				"what is in the clear: a decision must be the same when the key is gone")
-			return true, true
-		}
-		if !slices.Contains(c.Lift, name) {
-			l.fail(field, "reads "+path+", which is payload",
-				"lift: ["+name+"], so that triggers may read it of the "+from)
-			return true, true
-		}
-	}
-	return false, waits
 }
 
 // sameJSON compares two JSON texts, numbers as they are written.

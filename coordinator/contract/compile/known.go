@@ -1,0 +1,165 @@
+package compile
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
+	"github.com/sagenbaum/sagenbaum/triggers/nearest"
+)
+
+// An expression may compile and still read what is never there: an argument would be null in each
+// command, and a condition would be held for nothing, or undo each action at once.
+
+// checkKnown refuses such expressions of what compiles.
+func (x *compiler) checkKnown(c *Compiled) {
+	x.checkFields(c)
+	for _, t := range c.inverse.Triggers {
+		condition, err := x.programs.Condition(t.Condition)
+		if err != nil {
+			continue // refused before
+		}
+		if found, _ := c.undecided("triggers["+t.Name+"]", condition, nil, nothing); found != nil {
+			x.problems = append(x.problems, *found)
+		}
+	}
+}
+
+// fieldsOf are the fields of variables whose shape is known; beforeFields are those
+// that are known before the forward crosses, and otherFields those of another action.
+var (
+	fieldsOf = map[string][]string{
+		"error": {"code", "message"},
+		"meta": {"action", "address", "attempt", "blind_cleanup", "capability", "dirty_failure",
+			"external_ref", "forward_at_ms", "forward_key",
+			"has_forward_output", "key", "plan", "tenant"},
+		"plan": {"agent", "id", "input", "label", "labels", "owner", "reason"},
+	}
+	beforeFields = map[string][]string{
+		"meta": {"action", "capability", "forward_key", "key", "plan", "tenant"},
+		"plan": {"agent", "id", "input", "label", "labels", "owner"},
+	}
+	otherFields = []string{"input", "output", "before", "external_ref"}
+)
+
+// checkFields refuses what would be null for ever, as a key that is misspelt.
+func (x *compiler) checkFields(c *Compiled) {
+	with := func(field string, call *pb.Call, known map[string][]string) {
+		for _, b := range call.GetBindings() {
+			x.known(field+"."+b.Name, b.Expression, known)
+		}
+	}
+	t, of := c.sent()
+	with("before.with", c.Before, beforeFields)
+	with(of+".with", &pb.Call{Bindings: t.Bindings}, fieldsOf)
+	with("probe.with", t.Probe.GetCall(), fieldsOf)
+	with("inverse.verify.with", t.Verify.GetCall(), fieldsOf)
+	x.known("probe.answer", t.Probe.GetAnswer(), fieldsOf)
+	x.known("probe.external_ref", t.Probe.GetExternalRef(), fieldsOf)
+	x.known("inverse.verify.ok", t.Verify.GetOk(), fieldsOf)
+	x.known("inverse.unchanged", t.Unchanged, fieldsOf)
+	x.known(of+".done", t.Done, fieldsOf)
+	x.known(of+".stop", t.Stop, fieldsOf)
+}
+
+func (x *compiler) known(field, expression string, known map[string][]string) {
+	program, err := x.programs.Reader(expression)
+	if err != nil {
+		return // there is none
+	}
+	refuse := func(read, name string, names []string) {
+		message := read + " is null here, always"
+		if hint := nearest.DidYouMean(name, names); hint != "" {
+			message += "; " + hint
+		}
+		x.refuse(field, message, strings.Join(names, ", "))
+	}
+	for _, variable := range slices.Sorted(maps.Keys(known)) {
+		for _, name := range program.Fields(variable) {
+			if !slices.Contains(known[variable], name) {
+				refuse(variable+"."+name, name, known[variable])
+			}
+		}
+	}
+	for _, read := range program.Paths() {
+		if p := read.Path; p[0] == "actions" && len(p) > 2 && !slices.Contains(otherFields, p[2]) {
+			refuse(strings.Join(p[:3], "."), p[2], otherFields)
+		}
+	}
+}
+
+// nothing is what is lifted of an output that has none of the lifted fields.
+var nothing = []byte("{}")
+
+// sampleNs is the time of the sample plan, unix ns.
+const sampleNs = int64(1_767_225_600_000_000_000) // 2026-01-01
+
+// undecided evaluates a condition over an action that was just registered, and then with its
+// output: lifted fields of both; nil: not known. found: it is true there, and would undo every
+// action at once, or can never be true. moot: no later fact, time or outcome makes it true.
+func (c *Compiled) undecided(field string, condition *triggers.Condition,
+	input, output []byte) (found *problem, moot bool) {
+	scope := triggers.Scope{
+		Plan: triggers.Plan{ID: "plan", Status: "open", Agent: "agent", OpenedNs: sampleNs,
+			DeadlineNs: sampleNs + int64(24*time.Hour), Actions: 1},
+		Action: &triggers.Action{ID: "action", Capability: c.Capability, AtNs: sampleNs, Input: input},
+		NowNs:  sampleNs, ArmedNs: sampleNs,
+	}
+	result := condition.Evaluate(scope, triggers.Nothing{})
+	if found = stuck(field, condition, scope); found != nil {
+		return found, false
+	}
+	if result.Truth == triggers.True {
+		return &problem{field: field,
+			message: "fires at once: it is true of an action that was just registered",
+			want:    "a condition that a later fact, time or outcome makes true"}, false
+	}
+	found, waits := c.payload(field, result.Waits)
+	moot = found == nil && result.Moot && !waits
+	if found != nil || moot || output == nil {
+		return found, moot
+	}
+	scope.Action.Output = output
+	if found = stuck(field, condition, scope); found != nil {
+		return found, false
+	}
+	found, _ = c.payload(field, condition.Evaluate(scope, triggers.Nothing{}).Waits)
+	return found, false
+}
+
+// stuck is an error that keeps a condition from ever being true for such values.
+func stuck(field string, condition *triggers.Condition, scope triggers.Scope) *problem {
+	err := condition.Stuck(scope)
+	if err == nil {
+		return nil
+	}
+	return &problem{field: field, message: "can never be true for such an action: " + err.Error(),
+		want: stuckWanted}
+}
+
+// payload refuses a condition that waits for what is not lifted, and so for ever.
+// waits says that it waits for a lifted field, which this value does not have.
+func (c *Compiled) payload(field string, waitsFor []string) (found *problem, waits bool) {
+	for _, wait := range waitsFor {
+		path, from, ok := strings.Cut(wait, ", which was not lifted from the ")
+		if !ok {
+			continue
+		}
+		waits = true
+		name := path[strings.LastIndex(path, ".")+1:]
+		if slices.ContainsFunc(c.Sensitive,
+			func(p seal.Path) bool { return p.Overlaps([]string{from, name}) }) {
+			return &problem{field: field, message: "reads " + path + ", which is sensitive",
+				want: "what is in the clear: a decision must be the same when the key is gone"}, true
+		}
+		if !slices.Contains(c.Lift, name) {
+			return &problem{field: field, message: "reads " + path + ", which is payload",
+				want: "lift: [" + name + "], so that triggers may read it of the " + from}, true
+		}
+	}
+	return nil, waits
+}
