@@ -167,14 +167,18 @@ func (c *committer) stop() {
 	c.notify()
 }
 
-// problem says why the append in flight is not known yet, or "".
-func (c *committer) problem() string {
+// doubt is the error of a call that waits no longer, and why the append in flight is not known.
+func (c *committer) doubt(ended error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.trouble == nil {
-		return ""
+	switch {
+	case c.trouble == nil:
+		return fmt.Errorf("%w: %w", ErrInDoubt, ended)
+	case errors.Is(c.trouble, jetstream.ErrNoStream):
+		return fmt.Errorf("%w: %w: tenant %s: %w", ErrInDoubt, ended, c.tenant, ErrNoLedger)
+	default: // as a text: ErrBusy would say that nothing is queued
+		return fmt.Errorf("%w: %w: %v", ErrInDoubt, ended, c.trouble)
 	}
-	return ": " + c.trouble.Error()
 }
 
 func (c *committer) setTrouble(err error) {

@@ -365,11 +365,11 @@ func (c *Coordinator) wait(ctx context.Context, b *bundle) (uint64, error) {
 	case <-b.done:
 	case <-ctx.Done():
 		if !b.settled() {
-			return 0, fmt.Errorf("%w%s: %w", ErrInDoubt, c.committer.problem(), ctx.Err())
+			return 0, c.committer.doubt(ctx.Err())
 		}
 	case <-timer.C:
 		if !b.settled() {
-			return 0, fmt.Errorf("%w: no answer in %v%s", ErrInDoubt, c.appendTimeout, c.committer.problem())
+			return 0, c.committer.doubt(fmt.Errorf("no answer in %v", c.appendTimeout))
 		}
 	}
 	return b.seq, b.err

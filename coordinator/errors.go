@@ -25,6 +25,11 @@ var (
 	// ErrBusy means that too many calls wait. Nothing was queued; call again later.
 	ErrBusy = ledger.ErrBusy
 
+	// ErrNoLedger means that no stream takes the records of the tenant: there is no such tenant on
+	// this server, or its ledger is not ready. It comes with ErrInDoubt: the records are stored once
+	// there is one, unless the coordinator is closed before.
+	ErrNoLedger = errors.New("it has no ledger on this server, or none that is ready")
+
 	// ErrNotTaken marks a forward's error as a known failure: the effect did not
 	// cross the boundary. Return NotTaken(err) from the forward.
 	ErrNotTaken = errors.New("the effect did not happen")

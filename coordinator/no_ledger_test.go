@@ -1,0 +1,47 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sagenbaum/sagenbaum/coordinator"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+)
+
+// TestATenantThatIsNotThereIsNamed: records that no stream takes wait for one, and their caller is
+// told so. They may be stored yet, as once the tenant is added.
+func TestATenantThatIsNotThereIsNamed(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	conn, err := server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "elsewhere", Agent: "a1",
+		AppendTimeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // what no stream takes is given up
+		_ = c.Close(ctx)
+	})
+	p, err := c.Begin(t.Context(), coordinator.PlanSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.Flush(t.Context())
+	if !errors.Is(err, coordinator.ErrNoLedger) || !errors.Is(err, coordinator.ErrInDoubt) ||
+		errors.Is(err, coordinator.ErrBusy) || !strings.Contains(err.Error(), "tenant elsewhere: it has no ledger") {
+		t.Error(err)
+	}
+}
