@@ -250,7 +250,7 @@ func read(data []byte, c api.Command) (api.Reply, []*api.Mismatch, *Refusal) {
 		return reply, nil, &Refusal{Reason: RefusedUnreadable, Command: c, Worker: reply.Worker,
 			Err: err}
 	}
-	want := "done, failed, stop, in_doubt or working"
+	want := "done, failed, stop, changed, in_doubt or working"
 	switch reply.Status {
 	case api.StatusDone, api.StatusFailed, api.StatusStop, api.StatusChanged:
 		return reply, unread, nil
@@ -263,8 +263,21 @@ func read(data []byte, c api.Command) (api.Reply, []*api.Mismatch, *Refusal) {
 	return api.Reply{
 		Key: reply.Key, Attempt: reply.Attempt,
 		Status: api.StatusFailed, Code: api.CodeBadReply, Worker: reply.Worker, WorkNs: reply.WorkNs,
-		Message: fmt.Sprintf("the worker's reply has status %.64q; want %s", reply.Status, want),
+		Message: fmt.Sprintf("the worker's reply has %s; want %s", badStatus(reply, unread), want),
 	}, unread, nil
+}
+
+// badStatus is what a reply has in the place of a status.
+func badStatus(reply api.Reply, unread []*api.Mismatch) string {
+	for _, wrong := range unread {
+		if wrong.Field == "reply.status" {
+			return "a status that cannot be read: " + wrong.Problem
+		}
+	}
+	if reply.Status == "" {
+		return "no status"
+	}
+	return fmt.Sprintf("status %.64q", reply.Status)
 }
 
 func (n *NATS) finish(id token, r Result) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,23 @@ func TestAReplyThatCannotBeUnderstoodIsAFailure(t *testing.T) {
 		r, _, refusal := read([]byte("{"+echo+","+c.reply+"}"), command)
 		if refusal != nil || r.Status != c.status || r.Code != c.code || c.code == api.CodeBadReply && r.Message == "" {
 			t.Errorf("%s %s: %+v, %+v", c.purpose, c.reply, r, refusal)
+		}
+	}
+}
+
+// TestAStatusThatIsNoneSaysWhatWouldBe: every status that an undo may have, and why it was not read.
+func TestAStatusThatIsNoneSaysWhatWouldBe(t *testing.T) {
+	for text, want := range map[string]string{
+		`"status":"DONE"`: `the worker's reply has status "DONE"; want done, failed, stop, changed, in_doubt or working`,
+		`"output":1`:      "the worker's reply has no status; want done",
+		`"status":"done","status":"failed"`: "the worker's reply has a status that cannot be read: " +
+			"given twice, and not the same; want done",
+		`"status":{"is":"done"}`: "the worker's reply has a status that cannot be read: an object; want done",
+	} {
+		c := api.Command{Key: "k", Attempt: 1, Purpose: ledger.PurposeUndo}
+		r, _, _ := read([]byte(`{"key":"k","attempt":1,`+text+"}"), c)
+		if r.Status != api.StatusFailed || r.Code != api.CodeBadReply || !strings.HasPrefix(r.Message, want) {
+			t.Errorf("%s: %+v", text, r)
 		}
 	}
 }
