@@ -198,6 +198,40 @@ func TestAnUndoWhoseBlobIsMissingIsItsOwners(t *testing.T) {
 	}
 }
 
+// TestAHostWithoutAMasterKeyHasNoBlobs: none is stored, and an undo that takes one is its owner's,
+// as no master key would open what has none.
+func TestAHostWithoutAMasterKeyHasNoBlobs(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{{Capability: "file.replace",
+		Class: contract.Compensable, Inverse: &contract.Inverse{Call: "file.restore",
+			With: map[string]any{"content": "=input.content"}}}}}, func(h *host.Config) {
+		h.MasterKey, h.TenantKeysDir = nil, ""
+	})
+	l.undo("file.restore", func(context.Context, api.Command) (worker.Result, error) {
+		t.Error("the undo was sent")
+		return worker.Result{}, nil
+	})
+	p := l.begin(coordinator.PlanSpec{ID: "p"})
+	const says = "this host has no master key"
+	if _, err := p.PutBlob(t.Context(), strings.NewReader("x"), ""); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("it was stored: %v", err)
+	}
+	if _, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "file.replace",
+		Input: map[string]any{"content": blob.Ref{Plan: "p", Digest: strings.Repeat("0", 64), Bytes: 1}}},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{}, nil
+		}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Fail(t.Context(), "no"); err != nil {
+		t.Fatal(err)
+	}
+	l.ends(p, ledger.StateQuarantined)
+	if a := l.shown("p").Actions[0]; !strings.Contains(a.Note+a.Failure, says) {
+		t.Errorf("note %q, failure %q", a.Note, a.Failure)
+	}
+}
+
 // TestAHostRemovesWhatNoRecordNamesAndWhatWasErased, and nothing else.
 func TestAHostRemovesWhatNoRecordNamesAndWhatWasErased(t *testing.T) {
 	t.Parallel()

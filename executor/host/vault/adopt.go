@@ -33,6 +33,34 @@ type Asked struct {
 	Proof []byte `json:"proof"`          // that who asks has the master key
 }
 
+// keyless is why a host without a master key does not have the key of a plan. Where there is none
+// in the store, or it was destroyed, that is for good, as no master key would open it; one that is
+// there may be opened by the next host.
+func (k *Keyring) keyless(ctx context.Context, plan string) error {
+	store, err := k.made(ctx)
+	if err == nil {
+		_, err = store.Get(ctx, plan)
+	}
+	if Gone(err) {
+		return fmt.Errorf("%w: %w of plan %s", errNoMasterKey, err, plan)
+	}
+	return errNoMasterKey
+}
+
+// made is attached where the store is there; jetstream.ErrNoKey where it would be made.
+func (k *Keyring) made(ctx context.Context) (KeyStore, error) {
+	if k.HasStore != nil {
+		has, err := k.HasStore(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case !has:
+			return nil, jetstream.ErrNoKey
+		}
+	}
+	return k.attached(ctx)
+}
+
 // Given is the answer: the key, wrapped under the master key.
 type Given struct {
 	Wrapped []byte `json:"wrapped"`
@@ -223,12 +251,7 @@ func (k *Keyring) Give(asked Asked, reply string) (given Given, ok bool) {
 // Problem says why this host, if it were started now, could not open what is sealed: an undo that
 // takes it would wait. Empty: it could, the tenant has no key yet, or it is not known.
 func (k *Keyring) Problem(ctx context.Context) string {
-	if k.HasStore != nil { // which would be made
-		if has, err := k.HasStore(ctx); err != nil || !has {
-			return ""
-		}
-	}
-	store, err := k.attached(ctx)
+	store, err := k.made(ctx)
 	if err != nil {
 		return ""
 	}

@@ -165,6 +165,9 @@ func (k *Keyring) get(ctx context.Context, plan string) (planKey, error) {
 		return known, nil
 	}
 	store, own, err := k.opened(ctx)
+	if errors.Is(err, errNoMasterKey) {
+		err = k.keyless(ctx, plan)
+	}
 	if err != nil {
 		return planKey{}, err
 	}
