@@ -25,7 +25,7 @@ type bus interface {
 	// guess and that is no inbox: workers may publish replies, and nothing to inboxes.
 	// An answer for which accept has an error does not count.
 	question(ctx context.Context, q question) ([]byte, error)
-	// listen calls f for each message, one at a time, until stop is called.
+	// listen calls f for each notice, one at a time, until stop is called.
 	listen(subject string, f func(body []byte)) (stop func(), err error)
 	// answer calls f with each question on a subject, beside others, and answers it, below the
 	// subject alone, once f returns.
@@ -159,7 +159,11 @@ func newToken() string {
 }
 
 func (b natsBus) listen(subject string, f func([]byte)) (func(), error) {
-	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) { f(m.Data) })
+	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) {
+		if m.Reply != "" { // otherwise an answer, which another client has sent here
+			f(m.Data)
+		}
+	})
 	if err != nil {
 		return nil, b.lost(err)
 	}

@@ -211,8 +211,8 @@ func (c *Client) copyChunk(ctx context.Context, to io.Writer, sum hash.Hash,
 	number := strconv.Itoa(query.Chunk)
 	chunk, err := callRaw(ctx, c, verb.Call, &nats.Msg{Data: encoded(query)},
 		func(m *nats.Msg) ([]byte, error) {
-			if m.Header.Get(api.BlobHeader) == number {
-				return m.Data, nil
+			if m.Header.Get(api.BlobHeader) == number && len(m.Data) > 0 && m.Data[0] == api.BlobMark {
+				return m.Data[1:], nil
 			}
 			_, err := verb.Decode(m.Data)
 			if err == nil {

@@ -317,9 +317,15 @@ func (w *Worker) giveUp() {
 	}
 }
 
-// receive is called for one message of a subject after the other.
+// receive is called for one message of a subject after the other. What can not be answered, or not
+// there, is no command: a client may have the answer to a request of its own sent here.
 func (w *Worker) receive(m *nats.Msg, capability string, purposes []string,
 	serve func(context.Context, api.Command) api.Reply) {
+	if err := api.CheckReplyTo(m.Reply); err != nil {
+		w.logger.Warn("a message that is no command", "tenant", w.tenant, "subject", m.Subject,
+			"error", err)
+		return
+	}
 	c, err := api.DecodeCommand(m.Data)
 	if err != nil {
 		text := "cannot read command: " + err.Error()
@@ -470,12 +476,8 @@ func (w *Worker) run(f *flight) (answer api.Reply) {
 
 // respond answers a command, whose key and attempt the answer repeats: else it counts
 // for nothing. It publishes nothing where a message has an effect of its own, whatever
-// reply subject a question names.
+// reply subject a question names: receive has looked.
 func (w *Worker) respond(m *nats.Msg, c api.Command, answer api.Reply) {
-	if err := api.CheckReplyTo(m.Reply); err != nil {
-		w.logger.Warn("answer not sent", "tenant", w.tenant, "subject", m.Subject, "error", err)
-		return
-	}
 	answer = c.Answer(answer)
 	answer.Worker = w.name
 	body, err := json.Marshal(answer)

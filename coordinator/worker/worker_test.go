@@ -285,7 +285,9 @@ func TestCommandsThatMustNotRunAreAnsweredAsFailed(t *testing.T) {
 	}
 }
 
-func TestAWorkerAnswersNowhereThatHasAnEffect(t *testing.T) {
+// TestWhatCannotBeAnsweredIsNoCommand: an agent may have the answer to a request of its own sent to a
+// worker, where it comes without a reply subject, and name one where a message has an effect.
+func TestWhatCannotBeAnsweredIsNoCommand(t *testing.T) {
 	w := wire(t, nil)
 	ran := make(chan string, 10)
 	w.handle("file.delete", func(_ context.Context, c api.Command) (Result, error) { ran <- c.Key; return Result{}, nil })
@@ -293,15 +295,22 @@ func TestAWorkerAnswersNowhereThatHasAnEffect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := json.Marshal(command("k1"))
+	forged := command("forged")
+	forged.Term = 1 << 40
+	body, err := json.Marshal(forged)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The worker may publish there: only it can tell a record of its own from an answer.
-	if err := w.executor.PublishRequest("undo.default.file.delete", "saga.default.worker.w1", body); err != nil {
-		t.Fatal(err)
+	// The worker may publish records of its own: only it can tell one from an answer.
+	for _, reply := range []string{"", "saga.default.worker.w1", "undo.default.file.delete", "notice.default.a1.p"} {
+		m := &nats.Msg{Subject: "undo.default.file.delete", Reply: reply, Data: body}
+		if err := w.executor.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
 	}
-	<-ran
+	if answer := <-w.send(command("k1")); answer.Status != api.StatusDone {
+		t.Errorf("%+v", answer) // their term is not its worker's
+	}
 	if err := w.Close(t.Context()); err != nil { // what it has to say has left
 		t.Fatal(err)
 	}
@@ -310,6 +319,12 @@ func TestAWorkerAnswersNowhereThatHasAnEffect(t *testing.T) {
 	}
 	if n, _, err := heard.Pending(); n != 0 || err != nil {
 		t.Errorf("%d answers where records are appended, %v", n, err)
+	}
+	close(ran)
+	for key := range ran {
+		if key != "k1" {
+			t.Errorf("%s was carried out", key)
+		}
 	}
 }
 

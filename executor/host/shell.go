@@ -125,7 +125,7 @@ func (s shell) notify(notices []executor.Notice) {
 			panic("host: cannot encode a notice: " + err.Error())
 		}
 		subject := api.NoticeSubject(a.tenant, n.Agent, n.Plan)
-		if err := a.host.cfg.Conn.Publish(subject, body); err != nil {
+		if err := a.host.cfg.Conn.PublishRequest(subject, api.NoAnswer, body); err != nil {
 			a.log.Debug("notice not sent", "plan", n.Plan, "error", err)
 		}
 	}

@@ -89,7 +89,11 @@ func BlobGet(kind, name string) Verb[BlobQuery, BlobAnswer] {
 	return blobVerb[BlobQuery, BlobAnswer](kind, name, VerbBlobGet)
 }
 
-// BlobRead returns a chunk, as the body of the answer.
+// BlobMark is the first byte of an answer with a chunk, which follows: an agent chooses the bytes of
+// its values, and where their answer goes, and with it they are no JSON, so no command or notice.
+const BlobMark = 0
+
+// BlobRead returns a chunk, in the body of the answer after BlobMark.
 func BlobRead(kind, name string) Verb[BlobQuery, Nothing] {
 	return blobVerb[BlobQuery, Nothing](kind, name, VerbBlobRead)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -214,7 +215,8 @@ func (d *Desk) readBlob(kind, name string, body []byte) (any, error) {
 
 // message is the answer as it is sent.
 func (b bytesAnswer) message() *nats.Msg {
-	return &nats.Msg{Header: nats.Header{api.BlobHeader: {strconv.Itoa(b.number)}}, Data: b.chunk}
+	return &nats.Msg{Header: nats.Header{api.BlobHeader: {strconv.Itoa(b.number)}},
+		Data: slices.Concat([]byte{api.BlobMark}, b.chunk)}
 }
 
 // errStopping: nothing is asked of the state any more.
