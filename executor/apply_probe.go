@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 
+	"github.com/sagenbaum/sagenbaum/executor/attempts"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -158,7 +159,7 @@ func (s about) inconclusive(k *pb.ProbeAnswered) {
 	if k.Question == pb.Question_QUESTION_UNCHANGED {
 		a.row.Note = also(a, "whether someone else has changed it is not known: the probe is "+why)
 	} else {
-		a.row.Note = also(a, "in doubt, and the probe is "+why)
+		a.row.Note = also(a, attempts.NoteProbed+why)
 	}
 	a.land()
 	a.park()

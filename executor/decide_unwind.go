@@ -60,7 +60,7 @@ func (d *decider) quarantineReason(a *action) string {
 	if why == "" {
 		why = "the worker gave no reason"
 	}
-	return clip(a.fixed.Compensation.Capability + " failed: " + why)
+	return clip(a.attempts().Ended(a.fixed.Compensation, why))
 }
 
 // report records what was said of an attempt by other means than a reply: by its

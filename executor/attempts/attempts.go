@@ -10,6 +10,7 @@ package attempts
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -24,6 +25,23 @@ type Of struct {
 	TimeoutNs int64 // of one attempt
 	SettleNs  int64 // for which a delivery may land; 0: its timeout
 	DedupeNs  int64 // for which its provider remembers the key; 0: for ever, or of a delivery never
+}
+
+// NoteProbed is why an action is its owner's after the last question about it, before what was
+// answered.
+const NoteProbed = "in doubt, and the probe is "
+
+// Ended says that the last attempt of an undo has failed, and why no other follows; without an
+// answer it is in doubt, unless a probe has found the effect since.
+func (o Of) Ended(c *pb.CompensationRegistered, why string) string {
+	switch {
+	case strings.HasPrefix(why, NoteProbed):
+		return c.Capability + ": " + why
+	case o.Row.Answered == o.Row.Attempt || c.Probe != nil:
+		return c.Capability + " failed: " + why
+	default:
+		return c.Capability + " is in doubt: " + why
+	}
 }
 
 // LandsIn is for how long, in ns, an attempt may land that had no answer.
