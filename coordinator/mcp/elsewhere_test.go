@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -82,13 +83,16 @@ func TestAServerThatDoesNotStartIsSaidInTimeAndIsNoDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer worker.Close(t.Context())
-	attempt, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	err = server.Needed(attempt)
-	var coded interface{ Code() string }
-	if attempt.Err() != nil || errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &coded) ||
-		coded.Code() != "not_started" || !strings.Contains(err.Error(), "it says: notes are broken") {
-		t.Errorf("after all of its time: %v; %v", attempt.Err(), err)
+	for name, makes := range map[string]func(context.Context, api.Command) error{
+		"an undo": server.Undoes, "a call that was staged": server.Delivers} {
+		attempt, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		err = makes(attempt, api.Command{Arguments: []byte("{}")})
+		var coded interface{ Code() string }
+		if attempt.Err() != nil || errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &coded) ||
+			coded.Code() != "not_started" || !strings.Contains(err.Error(), "it says: notes are broken") {
+			t.Errorf("%s, after all of its time: %v; %v", name, attempt.Err(), err)
+		}
+		cancel()
 	}
 }
 

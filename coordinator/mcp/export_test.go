@@ -34,6 +34,12 @@ func (s *Server) Undoes(ctx context.Context, c api.Command) error {
 	return err
 }
 
+// Delivers carries out one attempt of a call that was staged.
+func (s *Server) Delivers(ctx context.Context, c api.Command) error {
+	_, err := s.deliver(ctx, c)
+	return err
+}
+
 // PruneKeys removes what is kept of keys for longer than it counts.
 func (s *Server) PruneKeys() error { return s.pruneKeys() }
 
@@ -82,13 +88,4 @@ func (g *Gateway) Spend(undos int, now time.Time) (wait time.Duration) {
 		wait = g.plans.spend(sessions[0], nil, now)
 	}
 	return wait
-}
-
-// Needed starts a server that rests.
-func (s *Server) Needed(ctx context.Context) error {
-	release, err := s.needed(ctx)
-	if err == nil {
-		release()
-	}
-	return err
 }

@@ -99,7 +99,8 @@ func (s *Server) unmade(tool Tool, input json.RawMessage, result *sdk.CallToolRe
 
 // notMade is an error before a call: its time may be over, and yet it is known not to be made.
 func notMade(err error) error {
-	if err = final(err); errors.Is(err, worker.ErrStop) {
+	var unstarted *notStarted
+	if err = final(err); errors.Is(err, worker.ErrStop) || errors.As(err, &unstarted) {
 		return err
 	}
 	return errors.New(err.Error())
