@@ -48,7 +48,7 @@ func tripContracts() []contract.Contract {
 		},
 		{
 			Capability: "card.charge", Class: contract.Compensable, Fidelity: contract.Semantic,
-			OnInDoubt: contract.InDoubtCompensate,
+			OnInDoubt: contract.InDoubtCompensate, Settle: 10 * time.Millisecond,
 			Inverse: &contract.Inverse{Call: "card.refund",
 				With: map[string]any{"payment": "=output.id", "amount": "=input.amount"}, Attempts: 2,
 				Backoff: 10 * time.Millisecond, Timeout: 2 * time.Second},

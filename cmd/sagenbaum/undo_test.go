@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,4 +106,23 @@ func TestUndoLsReadsPageAfterPage(t *testing.T) {
 	}})
 	cmdtest.Run(t, "undo", "ls", "--plan", "p", "--server", circle).Wants(t, "undo ls", cli.ExitFailed,
 		"in a circle at x")
+}
+
+// An undo that is sent without knowing whether its forward has happened is shown as such, on every
+// page of its plan, and one of what has happened is not.
+func TestABlindUndoIsShownWithItsPlan(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	plan := s.begin(t, coordinator.PlanSpec{ID: "p1"})
+	report(t, plan, "card.charge")
+	doubt(t, plan, "card.charge")
+	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'no trip' --wait")
+	const text = "blind       its undo was sent without knowing whether it had happened"
+	if shown := s.run(t, cli.ExitGood, "plan show p1"); strings.Count(shown.Stdout, text) != 1 {
+		t.Errorf("it says %s, want once %q", shown.Stdout, text)
+	}
+	if a := s.plan(t, "p1").Actions; len(a) != 2 || a[0].Blind || !a[1].Blind {
+		t.Errorf("the actions are %+v", a)
+	}
 }

@@ -23,7 +23,7 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 		Pivot: f.GetPivot(), Approve: c.GetApprove(), Child: a.Fixed.Child, AliveNs: row.AliveUntilNs,
 		Contract: hex.EncodeToString(f.GetContractDigest()),
 		Outcome:  a.Outcome(), Undo: a.Undo(), Compensation: c.GetCapability(),
-		Handler: c.GetHandlerVersion(),
+		Handler: c.GetHandlerVersion(), Blind: row.Blind,
 		Attempt: int(row.Attempt), AtNs: a.Fixed.AtNs, DueNs: row.DueNs, SettledNs: row.SettledNs,
 		Note: row.Note, Failure: row.Failure, Incomplete: row.OutputIncomplete,
 		Verdict:    a.Verdict(),

@@ -147,6 +147,8 @@ type Action struct {
 	Changed bool            `json:"changed,omitempty"`
 	Found   json.RawMessage `json:"found,omitempty"`
 
+	// Blind: its last attempt was sent without knowing whether it had happened.
+	Blind bool `json:"blind,omitempty"`
 	// Asking: effect, undo, verify, unchanged: the question under way or due.
 	Asking string `json:"asking,omitempty"`
 	// ExternalRef: what the provider calls its effect, as far as that is known.

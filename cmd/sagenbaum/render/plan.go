@@ -99,6 +99,9 @@ func writeAction(w io.Writer, p cli.Pen, a api.Action, now time.Time) {
 	if a.Attempt > 0 {
 		l.Line("attempt", "%d of %d", a.Attempt, a.Attempts)
 	}
+	if a.Blind {
+		l.Line("blind", "its undo was sent without knowing whether it had happened")
+	}
 	l.Line("dispatched", "%s", a.Dispatched)
 	if a.Asking != "" {
 		l.Line("asking", "%s", askingText(a.Asking))
