@@ -109,16 +109,9 @@ func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (reques
 	r := request{session: req.Session, plain: isPlain(ctx), shown: req.Params.Name,
 		arguments: req.Params.Arguments, answers: req.Params.InputResponses}
 	if err := cmp.Or(textOf(req.Params.Meta, planMeta, &r.plan),
-		textOf(req.Params.Meta, keyMeta, &r.key)); err != nil {
+		textOf(req.Params.Meta, keyMeta, &r.key), headerOf(req.Extra, planHeader, &r.plan),
+		headerOf(req.Extra, keyHeader, &r.key)); err != nil {
 		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
-	}
-	if req.Extra != nil && req.Extra.Header != nil {
-		if r.plan == "" {
-			r.plan = req.Extra.Header.Get(planHeader)
-		}
-		if r.key == "" {
-			r.key = req.Extra.Header.Get(keyHeader)
-		}
 	}
 	if r.plain {
 		if err := r.unplan(); err != nil {

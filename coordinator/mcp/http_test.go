@@ -92,6 +92,39 @@ func TestClientsOverHTTPHavePlansOfTheirOwn(t *testing.T) {
 	}
 }
 
+// headers are what a client of HTTP says in each request.
+type headers http.Header
+
+func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, values := range h {
+		r.Header[name] = values
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// What a header names is named exactly, or the call is refused: it would be made in another plan, or
+// a second time.
+func TestAHeaderThatNamesNothingIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	server := serves(t, w.gateway(mcp.Config{}, nil, config).gateway.Handler(""))
+	for _, name := range []string{"Idempotency-Key", "Sagenbaum-Plan"} {
+		for _, values := range [][]string{{""}, {"a", "b"}} {
+			session := connectsBy(t, nil, &sdk.StreamableClientTransport{Endpoint: server.URL,
+				HTTPClient: &http.Client{Transport: headers{name: values}}}, nil)
+			_, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "add", Arguments: note{Text: "x"}})
+			if err == nil || !strings.Contains(err.Error(), "refused: header "+name+": ") {
+				t.Errorf("%s %q: %v", name, values, err)
+			}
+		}
+	}
+	if got := lines(file); len(got) > 0 {
+		t.Errorf("the notes are %v", got)
+	}
+}
+
 // A question in a call goes to its client; while calls of others are under way as well, the server is
 // told that no one knows whose it is, and one does not answer for another.
 func TestAQuestionAmongTheCallsOfSeveralClientsIsAskedOfNone(t *testing.T) {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -235,5 +236,22 @@ func textOf(meta sdk.Meta, name string, into *string) error {
 		return ledger.Refuse("_meta["+name+"]", value(string(raw)), "a text that is not empty, or none")
 	}
 	*into = text
+	return nil
+}
+
+// headerOf reads what a client says in a header, as textOf does, unless the metadata has said it.
+func headerOf(extra *sdk.RequestExtra, name string, into *string) error {
+	if extra == nil {
+		return nil
+	}
+	said := extra.Header.Values(name)
+	switch {
+	case len(said) == 0:
+		return nil
+	case len(said) > 1 || said[0] == "":
+		return ledger.Refuse("header "+name, value(fmt.Sprintf("%q", said)),
+			"one text that is not empty, or no such header")
+	}
+	*into = cmp.Or(*into, said[0])
 	return nil
 }
