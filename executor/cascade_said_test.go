@@ -7,6 +7,7 @@ import (
 
 	. "github.com/sagenbaum/sagenbaum/executor"
 
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -330,5 +331,16 @@ func TestARefusedAnswerNamesTheAction(t *testing.T) {
 	}
 	if r := answer("c", ""); r.Verdict != Effective || s.why("p").Answers[0].Action != "c" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestWhyACommittedPlanIsUndoneForAnActionOfAPart names the part: another action of its parent may
+// have the same id.
+func TestWhyACommittedPlanIsUndoneForAnActionOfAPart(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b b+ q/open^a q/b q/b+ q/commit commit turn q/judge:b=block turn")
+	why, err := view.NewReader(s.kv, "t", nil).Why(api.WhyQuery{Plan: "p"})
+	if err != nil || len(why.Steps) != 1 || why.Steps[0].SaidOf != "b" || why.Steps[0].SaidPlan != "q" {
+		t.Errorf("%+v, %v", why.Steps, err)
 	}
 }

@@ -143,7 +143,8 @@ func TestWhyACommittedPlanIsUndone(t *testing.T) {
 	for _, plan := range []string{"p", "p~1"} {
 		why, err := view.NewReader(s.kv, "t", nil).Why(api.WhyQuery{Plan: plan})
 		if err != nil || len(why.Steps) != 1 || why.Steps[0].Said != "block" || why.Steps[0].SaidOf != "b" ||
-			why.Steps[0].Actor != "compliance" || why.Steps[0].Reason != "policy 7" {
+			why.Steps[0].Actor != "compliance" || why.Steps[0].Reason != "policy 7" ||
+			why.Steps[0].SaidPlan != "p" || why.Steps[0].Capability != "do.b" || why.Steps[0].Origin != "p" {
 			t.Errorf("%s: %+v, %v", plan, why.Steps, err)
 		}
 	}

@@ -199,10 +199,10 @@ func TestPlanWhyTellsWhoToldAPlanToUnwind(t *testing.T) {
 	s.run(t, cli.ExitGood, "plan unwind p2 --reason 'bad release' --actor ana --wait")
 	r := s.run(t, cli.ExitGood, "plan why p2")
 	says(t, r, "p2  committed", "plan p2 is undone as plan p2~1",
-		"  1 plan p2~1 was told to unwind by ana: bad release (", "that turned lease plan.cancelled of plan p2~1")
+		"  1 plan p2 was told to unwind by ana: bad release (", "that turned lease plan.cancelled of plan p2~1")
 	if strings.Contains(r.Stdout, "is a part of it") {
 		t.Error(r.Stdout)
 	}
 	says(t, s.run(t, cli.ExitGood, "plan why p2~1"), "it undoes the committed plan p2",
-		"  1 plan p2~1 was told to unwind by ana: bad release (")
+		"  1 plan p2 was told to unwind by ana: bad release (")
 }

@@ -114,7 +114,16 @@ func TestPlanWhyTellsRewindsAndTheUndoOfACommittedPlan(t *testing.T) {
 	s.run(t, cli.ExitGood, "plan unwind p1 --reason 'bad release' --actor ana --wait")
 	for _, id := range []string{"p1", "p1~1"} {
 		says(t, s.run(t, cli.ExitGood, "plan why "+id), "an unwind was asked for by ana: bad release",
-			"compensation_succeeded@", "the plan ended compensated: ")
+			"plan p1 was told to unwind by ana", "which undoes the committed plan p1", "compensation_succeeded@",
+			"the plan ended compensated: ")
+	}
+	if err := s.trip(t, coordinator.PlanSpec{ID: "p2"}, "card.charge", "room.book").Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t, cli.ExitGood, "review block p2 2 --by boss --reason 'too dear'")
+	for _, id := range []string{"p2", "p2~1"} {
+		says(t, s.run(t, cli.ExitGood, "plan why "+id),
+			"a verdict on action 2 (room.book) of plan p2 was block by boss: too dear")
 	}
 }
 

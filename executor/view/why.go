@@ -5,11 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 func cuts(p *executor.Plan) (views []api.Cut) {
@@ -147,6 +150,8 @@ func (r *Reader) whyStep(f *rowspb.Firing) api.WhyStep {
 	if p == nil {
 		return step
 	}
+	step.Origin = p.Row.Origin
+	saidOf(&step, r.core, p, f.Said)
 	if f.Lease == executor.LeaseDeadline {
 		ns, set := p.Deadline()
 		step.DeadlineNs, step.At = ns, ledger.FormatAddress(set)
@@ -165,6 +170,38 @@ func (r *Reader) whyStep(f *rowspb.Firing) api.WhyStep {
 		}
 	}
 	return step
+}
+
+// saidOf names the plan, and what the action does, of which something was said. A plan that undoes
+// a committed one has its actions by the same ids, and those of its parts are theirs.
+func saidOf(step *api.WhyStep, core *executor.Reading, p *executor.Plan, w *rowspb.Word) {
+	if w == nil {
+		return
+	}
+	of := core.Plan(cmp.Or(p.Row.Origin, p.ID))
+	if part := judgedIn(core, of, w.At); part != nil {
+		of = part
+	}
+	if of.ID != p.ID {
+		step.SaidPlan = of.ID
+	}
+	if a := of.Named(cmp.Or(step.SaidOf, step.FromAction, step.Action)); a != nil {
+		step.Capability = a.Fixed.Forward.GetCapability()
+	}
+}
+
+// judgedIn finds the plan, among one and its parts, that has a verdict at an address.
+func judgedIn(core *executor.Reading, p *executor.Plan, at *pb.Address) *executor.Plan {
+	is := func(w *rowspb.Word) bool { return proto.Equal(w.At, at) }
+	if slices.ContainsFunc(p.Row.Verdicts, is) {
+		return p
+	}
+	for _, n := range p.Row.Children {
+		if part := judgedIn(core, core.Plan(p.Action(n).Fixed.Child), at); part != nil {
+			return part
+		}
+	}
+	return nil
 }
 
 // cycleOf finds what a chain ends in: the shortest run of leases that comes again.

@@ -71,6 +71,14 @@ func (l Line) plan(id string) Line {
 func (l Line) action(id, plan string) Line {
 	return append(l, Part{Text: "action "}, Part{Text: id, Names: NamesAction, Plan: plan})
 }
+
+// does names an action and, where that is known, what it does.
+func (l Line) does(id, plan, capability string) Line {
+	if l = l.action(id, plan); capability != "" {
+		l = l.say(" (" + capability + ")")
+	}
+	return l
+}
 func (l Line) fact(key string) Line {
 	return append(l, Part{Text: "fact "}, Part{Text: key, Names: NamesFact})
 }
@@ -180,6 +188,8 @@ func (s *WhyStep) end(held bool) (l Line) {
 	case s.FromAction != "":
 		l = say("and ").action(s.FromAction, s.Plan).say(" was undone, with what came after it").
 			record(s.Fired)
+	case s.Origin != "":
+		l = say("which undoes the committed ").plan(s.Origin).record(s.Fired)
 	default:
 		l = say("and its plan was undone").record(s.Fired)
 	}
@@ -210,23 +220,24 @@ func (s *WhyStep) read() Line {
 
 // began says what the first lease of a chain turned at.
 func (s *WhyStep) began() Line {
-	plan := Line{}.plan(s.Plan)
+	of := cmp.Or(s.SaidPlan, s.Plan)
+	plan := Line{}.plan(of)
 	switch {
 	case s.Said == "failed" || s.Said == "" && s.Lease == "plan.failed":
 		return s.said(plan.say(" was declared failed"))
 	case s.Said == "unwind" && s.ToSavepoint != "":
 		return s.said(plan.say(" was told to unwind (back to savepoint " + s.ToSavepoint + ")"))
 	case s.Said == "unwind" && s.FromAction != "":
-		return s.said(plan.say(" was told to undo ").action(s.FromAction, s.Plan).
+		return s.said(plan.say(" was told to undo ").does(s.FromAction, of, s.Capability).
 			say(" and what came after it"))
 	case s.Said == "unwind":
 		return s.said(plan.say(" was told to unwind"))
 	case s.Said == "late":
-		return s.said(Line{}.action(s.SaidOf, s.Plan).say(" of ").plan(s.Plan).
+		return s.said(Line{}.does(s.SaidOf, of, s.Capability).say(" of ").plan(of).
 			say(" completed late"))
 	case s.Said == "block", s.Said == "redirect":
-		return s.said(say("a verdict on ").action(cmp.Or(s.Action, s.SaidOf), s.Plan).say(" of ").
-			plan(s.Plan).say(" was " + s.Said))
+		return s.said(say("a verdict on ").does(cmp.Or(s.Action, s.SaidOf), of, s.Capability).
+			say(" of ").plan(of).say(" was " + s.Said))
 	case s.Lease == "plan.cancelled":
 		return s.said(plan.say(" was cancelled"))
 	case s.Lease == "plan.deadline":

@@ -55,6 +55,7 @@ type Wait struct {
 // WhyStep is one lease of the chain: what it turned at, and that it fired.
 type WhyStep struct {
 	Plan      string `json:"plan"`
+	Origin    string `json:"origin,omitempty"` // the committed plan that Plan undoes
 	Action    string `json:"action,omitempty"` // whose lease it is; empty: the plan's own
 	Lease     string `json:"lease"`
 	Condition string `json:"condition,omitempty"`
@@ -80,6 +81,8 @@ type WhyStep struct {
 	// moved: who moved the deadline that turned it
 	Said        string `json:"said,omitempty"`
 	SaidOf      string `json:"said_of,omitempty"`      // late, block, redirect: the action
+	SaidPlan    string `json:"said_plan,omitempty"`    // of which that was said; empty: Plan
+	Capability  string `json:"capability,omitempty"`   // of the action of which that was said
 	ToSavepoint string `json:"to_savepoint,omitempty"` // unwind: back to here
 	// it undoes this action and what came after it only
 	FromAction string `json:"from_action,omitempty"`

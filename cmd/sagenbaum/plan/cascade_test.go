@@ -37,6 +37,11 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 		"a verdict on action 3 of plan p was block by law: no (8.0-cd)\n": {step(func(s *api.WhyStep) {
 			s.Lease, s.Action, s.Said, s.Actor, s.Reason, s.At = "action.verdict", "3", "block", "law", "no", "8.0-cd"
 		})},
+		"a verdict on action 3 (card.charge) of plan o was redirect by law: no (8.0-cd)\n    that turned lease " +
+			"plan.cancelled of plan o~1, which undoes the committed plan o (9.0-ab)\n": {step(func(s *api.WhyStep) {
+			s.Plan, s.Lease, s.SaidOf, s.SaidPlan, s.Capability, s.Origin = "o~1", "plan.cancelled", "3", "o", "card.charge", "o"
+			s.Said, s.Actor, s.Reason, s.At = "redirect", "law", "no", "8.0-cd"
+		})},
 		"became true at 1970-01-01 00:00:09Z: facts[\"stock\"] < 1\n": {step(func(
 			s *api.WhyStep) {
 			s.TurnedNs = 9e9
