@@ -467,9 +467,37 @@ class Timeouts(unittest.TestCase):
                 ask()
             self.assertLess(time.monotonic() - began, 5)
 
+    def test_a_door_that_never_ends_its_answer(self):
+        for begins in (b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n",
+                       b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9999\r\n",
+                       b"HTTP/1.1 500 No\r\nContent-Length: 9999\r\n\r\n"):
+            over = threading.Event()
+
+            def trickle():
+                conn, _ = self.silent.accept()
+                with conn:
+                    conn.recv(1 << 16)
+                    conn.sendall(begins)
+                    for _ in range(100):
+                        if over.wait(0.05):
+                            break
+                        try:
+                            conn.sendall(b" ")
+                        except OSError:
+                            break
+
+            server = threading.Thread(target=trickle)
+            server.start()
+            began = time.monotonic()
+            with self.assertRaises(SagenbaumError, msg=begins):
+                self.connect(0.3).ask("plan.get", plan="p")
+            self.assertLess(time.monotonic() - began, 3, begins)
+            over.set()
+            server.join()
+
     def test_a_request_waits_no_longer_than_its_answer_is_waited_for(self):
         door, asked = self.connect(2)._door, []
-        door._once = lambda request, within: asked.append((json.loads(request.data), within)) or b"{}"
+        door._once = lambda opener, request, within: asked.append((json.loads(request.data), within)) or b"{}"
         for verb, given in (("plan.wait", {}), ("plan.act", {"wait": "1m0.5s"}), ("plan.get", {})):
             door.ask(verb, given)
         self.assertEqual([request for request, _ in asked], [{"wait": "1000ms"}, {"wait": "1m0.5s"}, {}])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import functools
 import http.client
+import io
 import json
 import os
 import re
+import socket
 import time
 import urllib.error
 import urllib.parse
@@ -106,11 +109,62 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _opener(url: str) -> urllib.request.OpenerDirector:
+class _Until(io.RawIOBase):
+    """What comes in at a socket until one moment: a server that sends a byte now and then does not move it."""
+
+    def __init__(self, end: float, sock: socket.socket):
+        self._end, self._sock, self._raw = end, sock, sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int | None:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._sock.settimeout(left)
+        return self._raw.readinto(into)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer, its head as its body, until one moment."""
+
+    def __init__(self, end: float, sock: socket.socket, *args: Any, **kwargs: Any):
+        super().__init__(sock, *args, **kwargs)
+        self.fp.close()
+        self.fp = io.BufferedReader(_Until(end, sock))
+
+
+class _Whole:
+    """The timeout of a request is that of all of it, and not of each of its reads."""
+
+    def do_open(self, kind: Any, request: urllib.request.Request, **options: Any) -> Any:
+        def connection(host: str, timeout: float, **more: Any) -> http.client.HTTPConnection:
+            made: http.client.HTTPConnection = kind(host, timeout=timeout, **more)
+            made.response_class = functools.partial(_Answer, time.monotonic() + timeout)  # type: ignore[assignment]
+            return made
+
+        return super().do_open(connection, request, **options)  # type: ignore[misc]
+
+
+class _WholeHTTP(_Whole, urllib.request.HTTPHandler):
+    pass
+
+
+class _WholeHTTPS(_Whole, urllib.request.HTTPSHandler):
+    pass
+
+
+def _opener(url: str, *handlers: Any) -> urllib.request.OpenerDirector:
     """What opens requests: for a door on this machine without the proxies of the environment."""
     host = urllib.parse.urlsplit(url).hostname or ""
     own = host in ("localhost", "::1") or host.startswith("127.")
-    return urllib.request.build_opener(_NoRedirect, *([urllib.request.ProxyHandler({})] if own else []))
+    proxies = [urllib.request.ProxyHandler({})] if own else []
+    return urllib.request.build_opener(_NoRedirect, *proxies, *handlers)
 
 
 class _Door:
@@ -134,7 +188,8 @@ class _Door:
             raise TypeError("url: the credentials name no door; want url, SAGENBAUM_HTTP, or a server with --http")
         url = url or "http://127.0.0.1:4270"
         _checked(url, token, timeout)
-        self._opener = _opener(url)
+        self._opener = _opener(url, _WholeHTTP, _WholeHTTPS)
+        self._blobs = _opener(url)
         path = "/".join(urllib.parse.quote(part, safe="") for part in (self.tenant, self.name))
         self.base = f"{url.rstrip('/')}/v1/{path}"
         self.headers = {"Content-Type": "application/json"}
@@ -154,7 +209,7 @@ class _Door:
         body = json.dumps(request, allow_nan=False).encode()
         made = urllib.request.Request(f"{self.base}/{urllib.parse.quote(verb, safe='')}", body, self.headers)
         end = time.monotonic() + seconds
-        return json.loads(self._send(made, end, lambda: end - time.monotonic(), lost))
+        return json.loads(self._send(self._opener, made, end, lambda: end - time.monotonic(), lost))
 
     def blob(self, plan: str, digest: str, value: bytes | None = None, kind: str = "") -> bytes:
         """Stores a value, or reads it. It may take as long as something of it moves within the timeout."""
@@ -162,14 +217,14 @@ class _Door:
         headers = {**self.headers, "Content-Type": kind} if value is not None else self.headers
         method = "GET" if value is None else "PUT"
         made = urllib.request.Request(f"{self.base}/{path}", value, headers, method=method)
-        return self._send(made, time.monotonic() + self.timeout, lambda: self.timeout)
+        return self._send(self._blobs, made, time.monotonic() + self.timeout, lambda: self.timeout)
 
-    def _send(self, request: urllib.request.Request, end: float, left: Callable[[], float],
-              lost: Callable[[], None] | None = None) -> bytes:
+    def _send(self, opener: urllib.request.OpenerDirector, request: urllib.request.Request, end: float,
+              left: Callable[[], float], lost: Callable[[], None] | None = None) -> bytes:
         delay = 0.05
         while True:
             try:
-                return self._once(request, max(min(left(), _request_seconds), 0.001))
+                return self._once(opener, request, max(min(left(), _request_seconds), 0.001))
             except Unavailable as failed:
                 if lost and failed.stored != "nothing":
                     lost()
@@ -179,9 +234,9 @@ class _Door:
             time.sleep(delay)
             delay = min(2 * delay, 1.0)
 
-    def _once(self, request: urllib.request.Request, within: float) -> bytes:
+    def _once(self, opener: urllib.request.OpenerDirector, request: urllib.request.Request, within: float) -> bytes:
         try:
-            with self._opener.open(request, timeout=within) as response:
+            with opener.open(request, timeout=within) as response:
                 return response.read()
         except urllib.error.HTTPError as failed:
             if 300 <= failed.code < 400:
