@@ -191,7 +191,10 @@ export class Plan {
   /** What an unwind would do; with action, only of it and what came after it, and whether it can be. */
   preview(to?: string, options?: { sequence?: number; action?: string }): Promise<any>;
   begin(spec?: PlanSpec | string): Promise<Plan>;
-  /** What becomes of the plan, until its end. It connects again where the stream ends before. */
+  /**
+   * What becomes of the plan, until its end. It connects again where the stream ends before, or nothing is heard of
+   * the door for 45 s, in which it says three times that it is there.
+   */
   events(options?: { signal?: AbortSignal }): AsyncGenerator<{ event: "state" | "notice"; data: any }>;
 }
 

@@ -134,6 +134,7 @@ function after(ms, call) {
 const longest = 20_000; // ms that the door waits where a request does not say
 const requestMax = 100_000; // ms that one request may take
 const leaveMax = 5000; // ms to tell of an action that is given up; later its commit tells it
+const quietMax = 45_000; // ms of a stream in which nothing is heard: the door says every 15 s that nothing is new
 const waits = ["plan.act", "plan.unwind_to", "plan.wait"]; // verbs whose answers may wait
 
 /** A duration as in "1m30s" in ms; the door refuses any other text. */
@@ -628,7 +629,10 @@ export class Plan {
     return this.client.begin({ ...(typeof spec === "string" ? { label: spec } : spec), parent: this.id });
   }
 
-  /** What becomes of the plan, until its end: {event, data}. It connects again where the stream ends before. */
+  /**
+   * What becomes of the plan, until its end: {event, data}. It connects again where the stream ends before, or
+   * nothing is heard of the door for 45 s.
+   */
   async *events({ signal } = {}) {
     let last; // state that was seen, as text
     let silent; // since when nothing has been heard
@@ -654,16 +658,26 @@ export class Plan {
 
   /** One stream of events: {event, text}, and {} for a sign of life. */
   async *#stream(signal) {
-    const response = direct(await this.client.fetch(`${this.client.base}/plans/${this.id}/events`,
-      { headers: this.client.headers, signal, redirect: "manual" }));
-    if (!response.ok) throw errorOf(response.status, await errorIn(response));
-    let text = "";
-    for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
-      text += chunk;
-      for (let at; (at = text.indexOf("\n\n")) >= 0; text = text.slice(at + 2)) {
-        const found = /^event: (.*)\ndata: (.*)$/.exec(text.slice(0, at));
-        yield found ? { event: found[1], text: found[2] } : {};
+    const quiet = new AbortController();
+    const listen = () => after(quietMax, () => quiet.abort(new Unavailable({ status: 503, code: "unavailable",
+      stored: "nothing", problem: `nothing was heard of ${this.client.base} for ${quietMax} ms`, want: "the same again" })));
+    let stop = listen(); // while something is waited for, and not while it is worked on
+    try {
+      const response = direct(await this.client.fetch(`${this.client.base}/plans/${this.id}/events`,
+        { headers: this.client.headers, signal: anyOf(signal, quiet.signal), redirect: "manual" }));
+      if (!response.ok) throw errorOf(response.status, await errorIn(response));
+      let text = "";
+      for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+        stop();
+        text += chunk;
+        for (let at; (at = text.indexOf("\n\n")) >= 0; text = text.slice(at + 2)) {
+          const found = /^event: (.*)\ndata: (.*)$/.exec(text.slice(0, at));
+          yield found ? { event: found[1], text: found[2] } : {};
+        }
+        stop = listen();
       }
+    } finally {
+      stop();
     }
   }
 }

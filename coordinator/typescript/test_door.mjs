@@ -30,6 +30,44 @@ test("a call ends when its timeout is over, and waits no longer", async () => {
   }
 });
 
+test("a stream of which nothing is heard is connected again", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const event = (name, data) => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+  const quiet = (signal, ...texts) => new Response(new ReadableStream({ start(c) {
+    for (const text of texts) c.enqueue(new TextEncoder().encode(text));
+    signal?.addEventListener("abort", () => c.error(signal.reason));
+  } }));
+  const unanswered = (signal) => new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+  const streams = [
+    (signal) => quiet(signal, event("state", { state: "open" }) + event("notice", { state: "unwinding" }), ": nothing new\n\n"),
+    unanswered, () => new Response(event("state", { state: "compensated", ended: true }))];
+  const fetch = (_, { signal }) => Promise.resolve(streams.shift()(signal));
+  const sb = await Sagenbaum.connect({ agent: "tripper", url: "http://127.0.0.1:1", token: "secret", fetch });
+  sb.ask = async () => ({ state: "open", plan: "p" });
+  const p = await sb.begin({ id: "p" }), seen = [];
+  const following = (async () => {
+    for await (const e of p.events()) {
+      seen.push(e.data.state);
+      t.mock.timers.tick(60_000); // what has come is not lost to a program that takes its time
+    }
+  })();
+  for (let turn = 0; turn < 200 && seen.length < 3; turn++) {
+    t.mock.timers.tick(1000);
+    await new Promise(setImmediate);
+  }
+  assert.deepEqual([seen, streams.length], [["open", "unwinding", "compensated"], 0]);
+  await following;
+  streams.push(unanswered);
+  let failed;
+  const first = p.events().next().catch((error) => { failed = error; });
+  for (let turn = 0; turn < 60 && !failed; turn++) {
+    t.mock.timers.tick(1000);
+    await new Promise(setImmediate);
+  }
+  assert.ok(failed instanceof Unavailable, String(failed));
+  await first;
+});
+
 test("a wrong token, address or timeout is refused at once", async () => {
   const good = { agent: "tripper", url: "http://127.0.0.1:1", token: "secret" };
   for (const [field, wrong] of [["token", "secret\n"], ["token", "t\u00f6ken"], ["token", "a\nb"], ["url", "127.0.0.1"],
