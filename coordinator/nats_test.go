@@ -166,7 +166,7 @@ func TestANoticeOverNATSInterruptsTheForward(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if err := root.Publish(api.NoticeSubject("default", "a1", call.Plan), body); err != nil {
+			if err := root.PublishRequest(api.NoticeSubject("default", "a1", call.Plan), api.NoAnswer, body); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()
@@ -251,7 +251,7 @@ func TestS77AVerdictOverNATSKeepsTheForwardFromRunning(t *testing.T) {
 		notice, err := json.Marshal(api.Notice{Plan: q.Plan, State: ledger.StateOpen, Action: "a", Verdict: "redirect",
 			Reason: "use the test account", By: "compliance"})
 		if err == nil {
-			err = root.Publish(api.NoticeSubject("default", "a1", q.Plan), notice)
+			err = root.PublishRequest(api.NoticeSubject("default", "a1", q.Plan), api.NoAnswer, notice)
 		}
 		if err != nil {
 			t.Error(err)
