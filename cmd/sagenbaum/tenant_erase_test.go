@@ -182,3 +182,34 @@ func TestTenantEraseConvergesOverKills(t *testing.T) {
 		}
 	}
 }
+
+// TestAnErasedTenantStaysErasedWithoutTheServersFolder: the record of it is beside the tiles, too. No
+// flag and no `tenant add` brings the name back, and its users do not get in.
+func TestAnErasedTenantStaysErasedWithoutTheServersFolder(t *testing.T) {
+	t.Parallel()
+	dir := cmdtest.DataDir(t)
+	s := cmdtest.ServeFor(t, dir)
+	s.Ask(t, "default", "tenant", "add", "shop", "--reason", "sells").Wants(t, "tenant add", cli.ExitGood)
+	creds := s.User(t, "clerk", "operator", "--tenant", "shop")
+	for _, tenant := range []string{"shop", "default"} {
+		s.Ask(t, tenant, "tenant", "erase", tenant, "--reason", "it is over", "--confirm", tenant, "--actor",
+			"ana").Wants(t, "tenant erase", cli.ExitGood)
+	}
+	s.End(t)
+	must(t, os.RemoveAll(filepath.Join(dir, "nats")))
+
+	for range 2 { // from beside the tiles, then from the stream again
+		s = cmdtest.ServeFor(t, dir)
+		for _, tenant := range []string{"shop", "default"} {
+			shown := s.Ask(t, tenant, "tenant", "show", tenant)
+			shown.Wants(t, "tenant show", cli.ExitGood)
+			says(t, shown, "was erased by ana", "it is over")
+			s.Ask(t, "default", "tenant", "add", tenant, "--reason", "again").Wants(t, "tenant add", cli.ExitFailed,
+				"its name is never used again")
+		}
+		cmdtest.Run(t, "status", "--server", s.URL, "--creds", creds, "--tenant", "shop").Wants(t, "status as a user of it",
+			cli.ExitNotAllowed)
+		s.Ask(t, "default", "tenant", "ls").Wants(t, "tenant ls", cli.ExitGood)
+		s.End(t).Wants(t, "serve", cli.ExitGood)
+	}
+}

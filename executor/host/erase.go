@@ -49,7 +49,7 @@ func (a *actor) eraseSoon() {
 // ErasureOf returns what is stored of the erasure of a tenant, also of one that this host does
 // not serve; nil: it was not erased.
 func (h *Host) ErasureOf(ctx context.Context, tenant string) (json.RawMessage, error) {
-	value, _, err := h.erasures.Get(ctx, tenant)
+	value, _, err := h.erasureStored(ctx, tenant)
 	return value, err
 }
 
@@ -118,7 +118,7 @@ func (a *actor) sayErasure(ctx context.Context, e *erasure) error {
 
 // findErasure returns errErased where the tenant was erased, or is to be.
 func (a *actor) findErasure(ctx context.Context) error {
-	value, sequence, err := a.host.erasures.Get(ctx, a.tenant)
+	value, sequence, err := a.host.erasureStored(ctx, a.tenant)
 	switch {
 	case err != nil:
 		return err
@@ -180,13 +180,14 @@ func (a *actor) answerErasure(problem error) {
 	a.erasure.asked = nil
 }
 
-// eraseOnce does what is left to do. The key comes first: after it nothing that is sealed can
-// be opened, whatever else is left.
+// eraseOnce does what is left to do. The key comes first of what is destroyed: after it nothing
+// that is sealed can be opened, whatever else is left.
 func (a *actor) eraseOnce(ctx context.Context) error {
 	for _, step := range [...]struct {
 		name string
 		do   func(context.Context) error
 	}{
+		{"mark", a.markErased},
 		{"key", a.eraseKey},
 		{"streams", func(ctx context.Context) error { return a.host.erasures.Remove(ctx, a.tenant) }},
 		{"rows", a.eraseRows},
@@ -195,6 +196,7 @@ func (a *actor) eraseOnce(ctx context.Context) error {
 			return os.RemoveAll(filepath.Join(a.host.tilesRoot(), a.tenant))
 		}},
 		{"record", a.recordErased},
+		{"mark of the end", a.markErased},
 		{"signing keys", func(context.Context) error {
 			return proof.DropKeys(a.host.keysRoot(), a.tenant)
 		}},

@@ -101,7 +101,8 @@ func (r *rig) leftOf(secret string, folders ...string) (left []string) {
 // which the tenant's own key has signed when it was asked for and when it was done.
 func TestATenantIsErasedWhereverItsHostIsKilled(t *testing.T) {
 	t.Parallel()
-	for _, step := range []string{"", "key", "streams", "rows", "snapshots", "tiles", "record", "signing keys"} {
+	for _, step := range []string{"", "mark", "key", "streams", "rows", "snapshots", "tiles", "record",
+		"mark of the end", "signing keys"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			eraseKilledAt(t, step)

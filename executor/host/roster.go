@@ -128,6 +128,7 @@ func (h *Host) follow(ctx context.Context, run func(*actor)) {
 	adding.Go(func() { h.goOnWithout(ctx) })
 	for change := range h.control.Follow(ctx) {
 		if change.Tenant == "" { // these are all that were there
+			h.enlistErased(run)
 			first := h.cfg.Tenants
 			if h.cfg.First != "" && len(h.roster.all()) == 0 {
 				first = []string{h.cfg.First}
