@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -190,7 +191,7 @@ func TestAnErasedTenantStaysErasedWithoutTheServersFolder(t *testing.T) {
 	dir := cmdtest.DataDir(t)
 	s := cmdtest.ServeFor(t, dir)
 	s.Ask(t, "default", "tenant", "add", "shop", "--reason", "sells").Wants(t, "tenant add", cli.ExitGood)
-	creds := s.User(t, "clerk", "operator", "--tenant", "shop")
+	creds := s.User(t, "clerk", "operator")
 	for _, tenant := range []string{"shop", "default"} {
 		s.Ask(t, tenant, "tenant", "erase", tenant, "--reason", "it is over", "--confirm", tenant, "--actor",
 			"ana").Wants(t, "tenant erase", cli.ExitGood)
@@ -207,9 +208,28 @@ func TestAnErasedTenantStaysErasedWithoutTheServersFolder(t *testing.T) {
 			s.Ask(t, "default", "tenant", "add", tenant, "--reason", "again").Wants(t, "tenant add", cli.ExitFailed,
 				"its name is never used again")
 		}
-		cmdtest.Run(t, "status", "--server", s.URL, "--creds", creds, "--tenant", "shop").Wants(t, "status as a user of it",
-			cli.ExitNotAllowed)
+		cmdtest.Run(t, "status", "--server", s.URL, "--creds", creds, "--tenant", "default").Wants(t,
+			"status as a user of it", cli.ExitNotAllowed)
 		s.Ask(t, "default", "tenant", "ls").Wants(t, "tenant ls", cli.ExitGood)
 		s.End(t).Wants(t, "serve", cli.ExitGood)
 	}
+}
+
+// TestAnErasedTenantIsNoTenantOfTheDoorAndOfUsers: no agent asks again for ever, and no user is made
+// who never gets in.
+func TestAnErasedTenantIsNoTenantOfTheDoorAndOfUsers(t *testing.T) {
+	t.Parallel()
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--http", "127.0.0.1:0")
+	creds := s.User(t, "tripper", "agent")
+	if status, a := askDoor(t, creds, "plan.begin", `{"plan":"p1"}`); status != http.StatusOK {
+		t.Fatalf("before the erasure: %d %v", status, a)
+	}
+	s.Ask(t, "default", "tenant", "erase", "default", "--reason", "it is over", "--confirm", "default",
+		"--force").Wants(t, "tenant erase", cli.ExitGood)
+	if status, a := askDoor(t, creds, "plan.get", `{"plan":"p1"}`); status != http.StatusNotFound {
+		t.Errorf("the door answers %d %v", status, a)
+	}
+	s.Ask(t, "default", "user", "add", "a5b", "--role", "agent").Wants(t, "user add", cli.ExitFailed,
+		"does not serve it")
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }

@@ -121,7 +121,7 @@ func checkNew(u User, tenants []string) error {
 	case u.Expired(u.Created):
 		return ledger.Refuse("expires", "it has passed", "a time to come")
 	case u.Tenant != AllTenants && !slices.Contains(tenants, u.Tenant):
-		return ledger.Refuse("tenant", "this server does not serve it",
+		return ledger.Refuse("tenant", "this server does not serve it, or it was erased",
 			"one that sagenbaum tenant ls lists")
 	}
 	return nil

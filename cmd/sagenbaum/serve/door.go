@@ -164,7 +164,7 @@ func (v *serving) openDoor(ctx context.Context, conn *nats.Conn,
 		return nil
 	}
 	d := door.New(door.Config{Connect: connect, Logger: log,
-		Serves: func(tenant string) bool { return slices.Contains(v.names(), tenant) }})
+		Serves: func(tenant string) bool { return slices.Contains(v.living(), tenant) }})
 	silence, err := d.Serve(conn)
 	if err != nil {
 		d.Close()

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"slices"
+
 	"github.com/sagenbaum/sagenbaum/ledger/tenancy"
 )
 
@@ -23,6 +25,11 @@ func (v *serving) names() []string {
 		return *names
 	}
 	return v.tenants
+}
+
+// living are names without the tenants that were erased: agents and users are for these.
+func (v *serving) living() []string {
+	return slices.DeleteFunc(slices.Clone(v.names()), v.erased)
 }
 
 // connections is how many agents and sources of a tenant may have, as embedded.Config.Connections.

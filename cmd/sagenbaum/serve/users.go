@@ -310,7 +310,7 @@ func (v *serving) answerUsers(verb string, body []byte, log *slog.Logger) any {
 		return access.Answer{Error: "this server has no users", Field: "server",
 			Want: "an embedded server that was not started with --open"}
 	}
-	done := v.directory.Serve(verb, body, v.names())
+	done := v.directory.Serve(verb, body, v.living())
 	done.Servers, done.Door = v.servers, v.webURL
 	if v.authority != nil {
 		done.CA = string(v.authority.PEM)
