@@ -71,6 +71,10 @@ func (s *Settings) Connect() (*Client, error) {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired),
 		errors.Is(err, nats.ErrAuthRevoked):
 		return nil, s.notLetIn(c.Server, err)
+	case strings.Contains(err.Error(), nats.MAX_ACCOUNT_CONNECTIONS_ERR): // it has no value of its own
+		return nil, Fail(ExitNotAllowed, "end other agents and sources of the tenant; operators: "+
+			"sagenbaum tenant limits TENANT --connections N",
+			"%s has as many connections of this tenant as it may have", c.Server)
 	default:
 		start := "sagenbaum serve"
 		if data, ok := connect.DataOf(s.Server); ok { // another folder would be another ledger

@@ -561,7 +561,8 @@ func (l *logger) Warnf(format string, v ...any) {
 }
 func (l *logger) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
-	if strings.Contains(text, " Violation - ") { // of a client, and not of ours
+	if strings.Contains(text, " Violation - ") || // of a client, and not of ours
+		strings.HasSuffix(text, natsd.ErrTooManyAccountConnections.Error()) {
 		l.violation(text, time.Now())
 		return
 	}

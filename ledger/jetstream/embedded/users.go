@@ -34,6 +34,7 @@ type gate struct {
 	// mu is held while a user is let in, so that sweep sees all who are in or none of them.
 	mu       sync.Mutex
 	admitted map[string]access.User // by key; what they were when the first of them came in
+	refused  map[string]bool        // by key; over the limit, and the log was told
 	stop     chan struct{}          // closed: sweep ends
 	ended    chan struct{}          // closed when sweep has ended
 }
@@ -41,8 +42,8 @@ type gate struct {
 func newGate(cfg Config) *gate {
 	return &gate{users: cfg.Users, log: cfg.Logger, user: "sagenbaum-" + rand.Text(),
 		password: rand.Text(), tenant: cfg.Tenant, connections: cfg.Connections, erased: cfg.Erased,
-		admitted: map[string]access.User{},
-		stop:     make(chan struct{}), ended: make(chan struct{})}
+		admitted: map[string]access.User{}, refused: map[string]bool{},
+		stop: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // Check implements natsd.Authentication.
@@ -75,9 +76,10 @@ func (g *gate) Check(c natsd.ClientAuthentication) bool {
 		return false
 	}
 	if why := g.turnsAway(u, account); why != "" {
-		g.log.Warn("a connection is refused", "user", u.ID(), "why", why)
+		g.refuse(c, u, why)
 		return false
 	}
+	delete(g.refused, u.Key)
 	if _, in := g.admitted[u.Key]; !in { // otherwise sweep still has to look at those who are in
 		g.admitted[u.Key] = u
 	}
@@ -140,6 +142,40 @@ func (g *gate) turnsAway(u access.User, account *natsd.Account) string {
 		return ""
 	}
 	return fmt.Sprintf("its tenant has %d of %d connections", has, most)
+}
+
+// refuse tells a client that is over the limit so, and the log once, until its user is let in: it
+// tries again and again. g.mu is held.
+func (g *gate) refuse(c natsd.ClientAuthentication, u access.User, why string) {
+	if !g.refused[u.Key] {
+		g.refused[u.Key] = true
+		g.log.Warn("a connection is refused", "user", u.ID(), "why", why,
+			"next", "sagenbaum tenant limits "+u.Tenant+" --connections N")
+	}
+	full, err := g.full()
+	if err != nil {
+		g.log.Error("cannot make an account", "user", u.ID(), "error", err)
+		return
+	}
+	c.RegisterUser(&natsd.User{Username: u.ID(), Account: full})
+}
+
+// fullAccount is an account that takes no connection. Whoever is put into it is told that there are
+// too many, by the server itself, and not that its credentials are wrong.
+const fullAccount = "FULL"
+
+func (g *gate) full() (*natsd.Account, error) {
+	if account, err := g.natsd.LookupAccount(fullAccount); err == nil {
+		return account, nil
+	}
+	account, err := g.natsd.RegisterAccount(fullAccount)
+	if err != nil {
+		return nil, err
+	}
+	claims := jwt.NewAccountClaims(fullAccount)
+	claims.Limits.Conn = 0
+	g.natsd.UpdateAccountClaims(account, claims)
+	return account, nil
 }
 
 // counts reports whether the connections of a user are limited. An agent whose functions are

@@ -231,6 +231,45 @@ func TestConnectionsAreLimitedForAgentsAndSourcesAlone(t *testing.T) {
 	}
 }
 
+// Who is over the limit is told that, and not that its credentials are wrong. The log is told once,
+// and again after the user was let in.
+func TestWhoIsOverTheLimitOfConnectionsIsToldSo(t *testing.T) {
+	var log strings.Builder // read after the server has ended
+	users := testenv.Users(t, access.User{Name: "agent", Role: access.Agent, Tenant: "t"})
+	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: users.Directory,
+		Connections: func(string) uint64 { return 1 }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for range 2 {
+		conn, err := nats.Connect(server.URL(), users.As("agent")...)
+		for late := time.After(testenv.Patience); err != nil; { // the one before is about to end
+			select {
+			case <-late:
+				t.Fatal(err)
+			case <-time.After(time.Millisecond):
+				conn, err = nats.Connect(server.URL(), users.As("agent")...)
+			}
+		}
+		for range 40 {
+			again, err := nats.Connect(server.URL(), users.As("agent")...)
+			if err == nil {
+				again.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), nats.MAX_ACCOUNT_CONNECTIONS_ERR) {
+				t.Fatalf("the second connection: %v", err)
+			}
+		}
+		conn.Close()
+	}
+	server.Close()
+	said := log.String()
+	if n := strings.Count(said, "its tenant has 1 of 1 connections"); n != 2 ||
+		!strings.Contains(said, "sagenbaum tenant limits t --connections") {
+		t.Errorf("it is said %d times, want 2: %s", n, said)
+	}
+	if n := strings.Count(said, nats.MAX_ACCOUNT_CONNECTIONS_ERR); n > 40 {
+		t.Errorf("%d lines of the server", n)
+	}
+}
+
 // BenchmarkAccount is what a tenant's account costs to be made.
 func BenchmarkAccount(b *testing.B) {
 	users := testenv.Users(b, access.User{Name: "local", Role: access.Local, Tenant: access.AllTenants})
