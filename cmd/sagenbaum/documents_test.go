@@ -86,6 +86,25 @@ func TestEveryCommandThatADocumentShowsIsOne(t *testing.T) {
 	}
 }
 
+// TestEveryCommandForServersElsewhereNamesThem: credentials that are made from a file without --url
+// have clients look at 127.0.0.1:4222. The folder of `cluster init` knows its servers.
+func TestEveryCommandForServersElsewhereNamesThem(t *testing.T) {
+	seen := 0
+	for path, text := range documents(t) {
+		for _, line := range commandLines(text) {
+			if strings.Contains(line, "--file users ") && strings.Contains(line, "--out ") {
+				seen++
+				if !strings.Contains(line, "--url ") {
+					t.Errorf("%s: %s", path, line)
+				}
+			}
+		}
+	}
+	if seen < 4 {
+		t.Errorf("%d lines: the test looks at the wrong place", seen)
+	}
+}
+
 // unknown says which word of a command that is named within a sentence does not exist; its arguments may
 // be left out there.
 func unknown(t *testing.T, line string) string {
