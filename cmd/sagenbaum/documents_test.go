@@ -87,7 +87,7 @@ func TestEveryCommandThatADocumentShowsIsOne(t *testing.T) {
 }
 
 // TestEveryCommandForServersElsewhereNamesThem: credentials that are made from a file without --url
-// have clients look at 127.0.0.1:4222. The folder of `cluster init` knows its servers.
+// have clients look at 127.0.0.1:4222. The folder of `cluster config` knows its servers.
 func TestEveryCommandForServersElsewhereNamesThem(t *testing.T) {
 	seen := 0
 	for path, text := range documents(t) {

@@ -168,12 +168,21 @@ func (g *gate) full() (*natsd.Account, error) {
 	if account, err := g.natsd.LookupAccount(fullAccount); err == nil {
 		return account, nil
 	}
-	account, err := g.natsd.RegisterAccount(fullAccount)
+	return g.limited(fullAccount, func(l *jwt.OperatorLimits) { l.Conn = 0 })
+}
+
+// subscriptionsMax is how many subscriptions a connection of a tenant may have. An agent has a few,
+// and a worker one for each capability. Hosts, which have some for each tenant, are in the hub.
+const subscriptionsMax = 10_000
+
+// limited makes an account with limits, before anything is imported into it.
+func (g *gate) limited(name string, set func(*jwt.OperatorLimits)) (*natsd.Account, error) {
+	account, err := g.natsd.RegisterAccount(name)
 	if err != nil {
 		return nil, err
 	}
-	claims := jwt.NewAccountClaims(fullAccount)
-	claims.Limits.Conn = 0
+	claims := jwt.NewAccountClaims(name)
+	set(&claims.Limits)
 	g.natsd.UpdateAccountClaims(account, claims)
 	return account, nil
 }
@@ -228,7 +237,7 @@ func (g *gate) open(name string) (*natsd.Account, error) {
 	if account, err := server.LookupAccount(name); err == nil {
 		return account, nil
 	}
-	account, err := server.RegisterAccount(name)
+	account, err := g.limited(name, func(l *jwt.OperatorLimits) { l.Subs = subscriptionsMax })
 	if err != nil {
 		return nil, err
 	}
