@@ -254,3 +254,16 @@ func wantKept(t *testing.T, s *cmdtest.Served, agent, clerk string) {
 	must(t, os.WriteFile(empty, nil, 0o600))
 	s.Ask(t, "default", "user", "rotate", "agent", "--out", empty).Wants(t, "an empty file", cli.ExitGood)
 }
+
+// TestAUserIsRemovedOnceThereIsRoom: on a full disk it is said that the user stays one.
+func TestAUserIsRemovedOnceThereIsRoom(t *testing.T) {
+	disk := cmdtest.SmallDisk(t)
+	s := cmdtest.ServeFor(t, filepath.Join(disk, "data"))
+	s.Ask(t, "default", "user", "add", "coder", "--role", "agent").Wants(t, "user add", cli.ExitGood)
+	empty := cmdtest.FillDisk(t, disk)
+	s.Ask(t, "default", "user", "rm", "coder").Wants(t, "user rm on a full disk", cli.ExitFailed, "no space left")
+	s.Ask(t, "default", "user", "show", "coder").Wants(t, "user show", cli.ExitGood)
+	empty()
+	s.Ask(t, "default", "user", "rm", "coder").Wants(t, "user rm", cli.ExitGood)
+	s.End(t)
+}

@@ -474,8 +474,10 @@ its connection at once.`,
 
 func newRm(s *cli.Settings, p *place) *cobra.Command {
 	return &cobra.Command{
-		Use:     "rm NAME",
-		Short:   "Remove a user; its connections are closed",
+		Use:   "rm NAME",
+		Short: "Remove a user; its connections are closed",
+		Long: `Remove a user. The embedded server closes its connections within a second. On a full
+disk nothing is removed, and the exit code is 2: make room, and repeat it.`,
 		Example: "  sagenbaum user rm coder",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
