@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/internal/opening"
@@ -55,7 +54,7 @@ type Claim struct {
 	config  ClaimConfig
 	opening *pb.Record
 	claimed time.Time // no later than the append that claimed the plan
-	present *nats.Subscription
+	present func()    // ends saying that this process runs the plan; nil: it does not
 	vault   *vault
 	parts   uint32 // of the plan that were undone before: Past says of what
 
@@ -302,11 +301,11 @@ func (cl *Claim) announce(ctx context.Context) error {
 		}
 	}
 	// a hint: without it the fence decides
-	sub, err := cl.c.conn.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond(nil) })
+	silence, err := cl.c.bus.answer(subject, func([]byte) {})
 	if err != nil {
 		return cl.unsaid(err)
 	}
-	cl.present = sub
+	cl.present = silence
 	bounded, cancel := context.WithTimeout(ctx, cl.c.appendTimeout)
 	defer cancel()
 	if err := cl.c.conn.FlushWithContext(bounded); err != nil {
@@ -435,7 +434,7 @@ func (c *Coordinator) fencedCopy() *Coordinator {
 	}
 	own.committer = newCommitter(c.committer.store, c.tenant, c.agent, own.writer, c.logger)
 	own.committer.fenced, own.committer.lost = true, c.lost.done
-	own.silence = own.bus.reconnected(own.committer.again)
+	own.silence, own.deaf = own.bus.reconnected(own.committer.again), func() {}
 	ctx, halt := context.WithCancelCause(context.Background())
 	own.halt = halt
 	go own.committer.run(ctx) // ended by disown, through Close
@@ -454,8 +453,8 @@ func (cl *Claim) disown() {
 	ctx, cancel := context.WithTimeout(context.Background(), ForwardGrace)
 	defer cancel()
 	if cl.present != nil {
-		// A connection that is closed has ended it too, and needs no flush.
-		_ = cl.present.Unsubscribe()
+		cl.present()
+		// A connection that is closed needs no flush.
 		_ = cl.c.conn.FlushWithContext(ctx)
 		cl.present = nil
 	}

@@ -100,6 +100,7 @@ type Coordinator struct {
 	halt           context.CancelCauseFunc // ends the committer by force
 	bus            bus                     // nil without a connection
 	silence        func()                  // ends the notices
+	deaf           func()                  // ends the requests for plans
 	conn           *nats.Conn              // for Run; nil without one
 	lost           *loss                   // of the connection
 	ends           *ends                   // that notices tell
@@ -144,7 +145,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		reviewTimeout:  cmp.Or(config.ReviewTimeout, reviewTimeoutDefault),
 		lookup:         startSlack,
 		logger:         cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
-		bus:            b, silence: func() {}, conn: config.Conn, plans: map[string]*Plan{},
+		bus:            b, silence: func() {}, deaf: func() {}, conn: config.Conn, plans: map[string]*Plan{},
 		runs: map[string]*Claim{}, lost: newLoss(), ends: &ends{of: map[string]*told{}},
 	}
 	c.registry = &registry{
@@ -166,12 +167,11 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot subscribe notices: %w", err)
 		}
-		deaf, err := b.answer(api.YieldSubject(c.tenant, c.agent, c.writer), c.yield)
-		if err != nil {
+		c.silence = stop
+		if c.deaf, err = b.answer(api.YieldSubject(c.tenant, c.agent, c.writer), c.yield); err != nil {
 			stop()
 			return nil, fmt.Errorf("cannot subscribe requests for plans: %w", err)
 		}
-		c.silence = func() { stop(); deaf() }
 	}
 	c.committer = newCommitter(config.Appender, c.tenant, c.agent, c.writer, c.logger)
 	c.committer.lost = c.lost.done
@@ -217,6 +217,7 @@ func checkConfig(config Config, b bus) error {
 // What would write returns ErrClosed from now on. Close twice is harmless.
 func (c *Coordinator) Close(ctx context.Context) error {
 	c.silence()
+	defer c.deaf() // what is queued is stored before another process has a plan
 	errs := c.closeRuns(ctx)
 	for _, p := range c.openPlans() {
 		errs = append(errs, p.flush(ctx, false))

@@ -114,7 +114,11 @@ func (p *Plan) finishPlan(ctx context.Context, verb string, record *pb.Record) (
 		p.end.cause = fmt.Errorf("%w: %w", undone(ErrUnwinding, verb, reason), ErrClosed)
 		p.settleForwards(ctx, p.end.cause, 0)
 	}
-	b, err = p.queueEnding(verb, record)
+	if err = p.lost; err == nil { // it may have gone to another process meanwhile
+		b, err = p.queueEnding(verb, record)
+	} else {
+		p.end = nil
+	}
 	p.mu.Unlock()
 	if err != nil {
 		p.c.committer.leave()

@@ -61,13 +61,13 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.askToYield(ctx, id, history)
 	p := newPlan(c, opening)
 	p.opening = resumes(id, history)
 	p.asked, p.resumed = true, true
 	if err := c.hold(p); err != nil {
 		return nil, err
 	}
+	c.askToYield(ctx, id, history)
 	if err = p.flush(ctx, true); err == nil {
 		history, err = c.history(ctx, api.HistoryQuery{Plan: id, Sequence: p.Stored()}, true)
 	}
@@ -97,7 +97,7 @@ func (c *Coordinator) askToYield(ctx context.Context, id string, history api.His
 		return
 	}
 	subject := api.YieldSubject(c.tenant, c.agent, history.Writer)
-	ctx, cancel := context.WithTimeout(ctx, c.appendTimeout+yieldMax)
+	ctx, cancel := context.WithTimeout(ctx, 2*yieldMax) // with the way to the server
 	defer cancel()
 	_, err := c.bus.question(ctx, question{subject: subject, replies: subject + ".",
 		body: mustJSON(api.Yield{Plan: id}), within: yieldMax})
@@ -125,7 +125,14 @@ func (c *Coordinator) yield(body []byte) {
 	soon, end := context.WithTimeout(ctx, yieldMax/2)
 	awaitForwards(soon, p)
 	end()
-	if err := p.flush(ctx, false); err != nil {
+	err := p.flush(ctx, false)
+	p.mu.Lock()
+	last := p.last // of a call, perhaps, which flush leaves to it
+	p.mu.Unlock()
+	if err == nil && last != nil {
+		_, err = c.wait(ctx, last)
+	}
+	if err != nil {
 		c.logger.Warn("what is known of a plan that another process takes is not known to be stored",
 			"tenant", c.tenant, "plan", q.Plan, "error", err)
 	}

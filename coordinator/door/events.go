@@ -94,7 +94,8 @@ func (w *Web) next(out http.ResponseWriter, r *http.Request, d *Door,
 	select {
 	case m := <-notices:
 		var notice api.Notice
-		if json.Unmarshal(m.Data, &notice) == nil {
+		// otherwise an answer, which a client has had sent here: see api.NoAnswer
+		if m.Reply != "" && json.Unmarshal(m.Data, &notice) == nil {
 			fmt.Fprintf(out, "event: notice\ndata: %s\n\n", m.Data)
 		}
 	case <-pulse.C:

@@ -13,7 +13,7 @@ import (
 )
 
 // An expression may compile and still read what is never there: an argument would be null in each
-// command, and a condition would be held for nothing, or undo each action at once.
+// command, and a condition would be held for nothing.
 
 // checkKnown refuses such expressions of what compiles.
 func (x *compiler) checkKnown(c *Compiled) {
@@ -23,10 +23,24 @@ func (x *compiler) checkKnown(c *Compiled) {
 		if err != nil {
 			continue // refused before
 		}
-		if found, _ := c.undecided("triggers["+t.Name+"]", condition, nil, nothing); found != nil {
+		if found := c.unlifted("triggers["+t.Name+"]", condition); found != nil {
 			x.problems = append(x.problems, *found)
 		}
 	}
+}
+
+// unlifted is a field that a condition reads and that is not lifted, whatever the plan. What is true
+// or false of a sample may be otherwise of a plan: that is for lint.
+func (c *Compiled) unlifted(field string, condition *triggers.Condition) *problem {
+	scope := c.sample(nil)
+	for _, output := range [][]byte{nil, nothing} {
+		scope.Action.Output = output
+		found, _ := c.payload(field, condition.Evaluate(scope, triggers.Nothing{}).Waits)
+		if found != nil {
+			return found
+		}
+	}
+	return nil
 }
 
 // fieldsOf are the fields of variables whose shape is known; beforeFields are those
@@ -98,17 +112,22 @@ var nothing = []byte("{}")
 // sampleNs is the time of the sample plan, unix ns.
 const sampleNs = int64(1_767_225_600_000_000_000) // 2026-01-01
 
-// undecided evaluates a condition over an action that was just registered, and then with its
-// output: lifted fields of both; nil: not known. found: it is true there, and would undo every
-// action at once, or can never be true. moot: no later fact, time or outcome makes it true.
-func (c *Compiled) undecided(field string, condition *triggers.Condition,
-	input, output []byte) (found *problem, moot bool) {
-	scope := triggers.Scope{
+// sample is an action of a plan that was just registered.
+func (c *Compiled) sample(input []byte) triggers.Scope {
+	return triggers.Scope{
 		Plan: triggers.Plan{ID: "plan", Status: "open", Agent: "agent", OpenedNs: sampleNs,
 			DeadlineNs: sampleNs + int64(24*time.Hour), Actions: 1},
 		Action: &triggers.Action{ID: "action", Capability: c.Capability, AtNs: sampleNs, Input: input},
 		NowNs:  sampleNs, ArmedNs: sampleNs,
 	}
+}
+
+// undecided evaluates a condition over an action that was just registered, and then with its
+// output: lifted fields of both; nil: not known. found: it is true there, and would undo every
+// action at once, or can never be true. moot: no later fact, time or outcome makes it true.
+func (c *Compiled) undecided(field string, condition *triggers.Condition,
+	input, output []byte) (found *problem, moot bool) {
+	scope := c.sample(input)
 	result := condition.Evaluate(scope, triggers.Nothing{})
 	if found = stuck(field, condition, scope); found != nil {
 		return found, false

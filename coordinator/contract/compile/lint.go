@@ -213,9 +213,6 @@ func (l *linter) triggers(c *Compiled) {
 			l.warn(field, unheard.Message, unheard.Hint)
 		}
 		found, moot := c.undecided(field, condition, nil, nothing)
-		if found != nil {
-			continue // refused before
-		}
 		for i := 0; i < len(l.source.Examples) && found == nil && !moot; i++ {
 			example := &l.source.Examples[i]
 			output := l.lifted(c, example.Output)
