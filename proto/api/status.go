@@ -14,6 +14,10 @@ const (
 	ModeErased   = "erased" // for good, or about to be: nothing is read or written any more
 )
 
+// Modes are all of them.
+var Modes = [...]string{ModeStarting, ModeStandby, ModeHolding, ModeGuard, ModeHalted, ModeDegraded,
+	ModeErased}
+
 // StatusAnswer answers status.
 type StatusAnswer struct {
 	Status Status `json:"status"`

@@ -15,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // Metrics are the numbers of a process for Prometheus. They outlive the hosts that
@@ -104,7 +105,7 @@ func NewMetrics(disks ...Disk) *Metrics {
 	m.nextDue = gauge("next_due_timestamp_seconds",
 		"When time calls for the next decision, unix time; 0: never as things are.", "tenant")
 	m.mode = gauge("mode", "1 for the mode that the tenant is in on this host: starting, standby, "+
-		"holding, clock-guard, halted, degraded.", "tenant", "mode")
+		"holding, clock-guard, halted, degraded, erased.", "tenant", "mode")
 	m.tenantGauges(gauge)
 	m.records = counter("records_folded_total", "Records folded as they came.", "tenant")
 	m.fired = counter("leases_fired_total", "Leases that fired.", "tenant")
@@ -192,6 +193,9 @@ func (m *Metrics) newMeter(tenant string) *Meter {
 	}
 	for _, reason := range [...]string{RefusedReplyTo, RefusedBody} {
 		m.requests.WithLabelValues(tenant, reason)
+	}
+	for _, mode := range api.Modes {
+		m.mode.WithLabelValues(tenant, mode)
 	}
 	return &Meter{
 		of: m, tenant: tenant,
