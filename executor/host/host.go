@@ -117,25 +117,25 @@ func New(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	corrupt := make(chan error, 1) // the first is enough
-	db, err := store.OpenWatched(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp,
+	h := &Host{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, hooks: webclient.New(),
+		share: newShare(), ready: make(chan struct{}), corrupt: corrupt, tenantKeys: tenantKeys,
+		erasures: erasures, control: control, secret: make([]byte, 32)}
+	h.db, err = store.OpenWatched(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp,
 		func(err error) {
 			select {
 			case corrupt <- err:
 			default:
 			}
-		})
+		}, h.roster.waits)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state store in %s: %w", cfg.Dir, err)
 	}
 	if err := ask.DropRebuilds(cfg.Dir); err != nil { // no one else has the folder now
 		return nil, errors.Join(fmt.Errorf("cannot remove what is left of a rebuild: %w", err),
-			db.Close())
+			h.db.Close())
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, db: db, clock: cfg.Clock, hooks: webclient.New(),
-		share: newShare(), ready: make(chan struct{}), corrupt: corrupt, tenantKeys: tenantKeys,
-		erasures: erasures, control: control, secret: make([]byte, 32)}
 	rand.Read(h.secret) // never fails, as crypto/rand documents
-	h.copies = store.NewSnapshots(cfg.Dir, db, h.Tenants, cfg.Logger, h.tellDigest)
+	h.copies = store.NewSnapshots(cfg.Dir, h.db, h.Tenants, cfg.Logger, h.tellDigest)
 	h.attaching.Add(1) // until Run knows all tenants
 	for _, tenant := range cfg.Tenants {
 		h.enlist(tenant, false)

@@ -24,6 +24,8 @@ type roster struct {
 	silences []func()                   // end the subscriptions of the tenants
 	entries  map[string]api.TenantEntry // of the control stream, the last of each tenant
 
+	full string // why writes to the state of all wait; empty: they do not
+
 	known sync.Once // that these are all, at the start
 
 	forgotten []string // that had tiles here then, and that nothing named
@@ -49,6 +51,16 @@ func (r *roster) entry(tenant string) (api.TenantEntry, bool) {
 	defer r.mu.RUnlock()
 	e, ok := r.entries[tenant]
 	return e, ok
+}
+
+// waits shows for all tenants that writes to their state wait, as store.Room.Waits says.
+func (r *roster) waits(problem string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.full = problem
+	for _, a := range r.order {
+		a.board.Waits(problem)
+	}
 }
 
 // note takes an entry of the control stream, unless a later one was there first, and has the
@@ -96,6 +108,9 @@ func (h *Host) enlist(tenant string, late bool) *actor {
 		r.byName = map[string]*actor{}
 	}
 	r.order, r.byName[tenant] = append(r.order, a), a
+	if r.full != "" {
+		a.board.Waits(r.full)
+	}
 	return a
 }
 

@@ -2,6 +2,7 @@ package ask
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -243,4 +245,38 @@ func TestATurnAnswersSoManyWhoWaitForTheEndOfAPlan(t *testing.T) {
 	if all != waiting || b.outcomes.count != 0 {
 		t.Errorf("%d answers for %d, %d are left", all, waiting, b.outcomes.count)
 	}
+}
+
+// While stores wait for room, the mode that all see is that, whatever the loop was in when it began
+// to wait; a halt says more.
+func TestATenantWhoseStoresWaitForRoomIsDegraded(t *testing.T) {
+	t.Parallel()
+	m := observe.NewMetrics()
+	b := NewBoard(m.Tenant("t"))
+	b.Enter(api.ModeHolding, "")
+	b.Refused("no room in the ledger")
+	shows := func(mode, problem string) {
+		t.Helper()
+		if is, why := b.Health(); is != mode || why != problem || b.Mode() != mode {
+			t.Errorf("it is %s (%s), want %s (%s)", is, why, mode, problem)
+		}
+		want := fmt.Sprintf("\nsagenbaum_mode{mode=%q,tenant=\"t\"} 1\n", mode)
+		if body := testenv.Scrape(t, m.Handler()); !strings.Contains(body, want) ||
+			strings.Count(body, `tenant="t"} 1`) != 1 {
+			t.Errorf("the numbers do not say that it is %s alone", mode)
+		}
+	}
+	b.Waits("tiles")
+	shows(api.ModeDegraded, "tiles")
+	b.Waits("state")
+	b.Waits("")
+	shows(api.ModeDegraded, "state")
+	b.Refused("")
+	b.Halt(&ledger.Halted{Guard: "G4", Sequence: 1, Problem: "x"})
+	if b.Mode() != api.ModeHalted {
+		t.Errorf("it is %s", b.Mode())
+	}
+	b.Enter(api.ModeHolding, "")
+	b.Waits("")
+	shows(api.ModeHolding, "")
 }

@@ -25,6 +25,8 @@ type Board struct {
 	mu        sync.Mutex
 	mode      string
 	problem   string
+	waits     int                // stores whose writes wait for room on their disk
+	full      string             // what the last of them waits for
 	halt      *api.Halt          // in ModeHalted
 	erased    *api.TenantErasure // in ModeErased
 	sinceNs   int64              // stamp of the term in the ledger; 0: none yet
@@ -90,29 +92,57 @@ func (b *Board) Halt(h *ledger.Halted) {
 func (b *Board) enter(mode, problem string, halt *api.Halt) {
 	b.mu.Lock()
 	same := b.mode == mode && b.problem == problem
-	b.meter.Mode(b.mode, mode)
+	was, _ := b.shown()
 	b.mode, b.problem, b.halt = mode, problem, halt
+	is, _ := b.shown()
+	b.meter.Mode(was, is)
 	b.mu.Unlock()
 	if !same {
 		b.Feed.nudge()
 	}
 }
 
+// Waits notes that writes of a store begin to wait for room on its disk, and then, with nothing,
+// that they do not any more: the tenant is degraded meanwhile.
+func (b *Board) Waits(problem string) {
+	b.mu.Lock()
+	was, _ := b.shown()
+	if problem == "" {
+		b.waits--
+	} else {
+		b.waits, b.full = b.waits+1, problem
+	}
+	is, _ := b.shown()
+	b.meter.Mode(was, is)
+	b.mu.Unlock()
+	b.Feed.nudge()
+}
+
+// shown is the mode that others see, and why. The loop enters none while it waits for room.
+func (b *Board) shown() (mode, problem string) {
+	if b.waits > 0 && b.mode != api.ModeHalted && b.mode != api.ModeErased {
+		return api.ModeDegraded, b.full
+	}
+	return b.mode, b.problem
+}
+
 // Mode is the mode now.
 func (b *Board) Mode() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.mode
+	mode, _ := b.shown()
+	return mode
 }
 
 // Health is the mode and what is wrong, also with appends; empty: nothing.
 func (b *Board) Health() (mode, problem string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refusal != "" {
-		return b.mode, b.refusal
+	mode, problem = b.shown()
+	if b.refusal != "" && mode != api.ModeDegraded {
+		problem = b.refusal
 	}
-	return b.mode, b.problem
+	return mode, problem
 }
 
 // TermBegan notes when the term began that the ledger is in, unix ns.
@@ -337,7 +367,8 @@ func (b *Board) catchUp() bool {
 // (halted, interrupted) does not look as if it had folded everything.
 func (b *Board) head() {
 	b.mu.Lock()
-	records, mode := b.records, b.mode
+	records := b.records
+	mode, _ := b.shown()
 	b.mu.Unlock()
 	if records == nil || mode == api.ModeHolding || mode == api.ModeGuard {
 		return

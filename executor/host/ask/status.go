@@ -34,9 +34,9 @@ func (d *Desk) status() (api.StatusAnswer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	shown.SinceNs, shown.Folding = b.sinceNs, d.Folding()
-	shown.Mode, shown.Problem, shown.Last = b.mode, b.problem, max(b.last, shown.Applied)
-	shown.Halted = b.halt
-	if b.refusal != "" {
+	shown.Mode, shown.Problem = b.shown()
+	shown.Last, shown.Halted = max(b.last, shown.Applied), b.halt
+	if b.refusal != "" && shown.Mode != api.ModeDegraded {
 		shown.Problem = b.refusal
 	}
 	if full && shown.Problem == "" {
@@ -117,8 +117,9 @@ func (d *Desk) host() (api.HostAnswer, error) {
 	b := d.Board
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	mode, problem := b.shown()
 	return api.HostAnswer{Host: api.Host{
-		Host: d.Holder, Mode: b.mode, Problem: b.problem, Applied: b.applied,
+		Host: d.Holder, Mode: mode, Problem: problem, Applied: b.applied,
 		Last: max(b.last, b.applied), NoKey: noKey,
 		NoTenantKey: noTenantKey,
 	}}, nil

@@ -28,14 +28,15 @@ var ErrState = errors.New("the state store has failed")
 // Open opens the state store of a host. The store is a cache of the
 // ledgers: one that cannot be opened is moved aside and built again.
 func Open(dir string, log *slog.Logger, giveUp <-chan struct{}) (*pebble.DB, error) {
-	return OpenWatched(dir, log, giveUp, func(error) {})
+	return OpenWatched(dir, log, giveUp, func(error) {}, func(string) {})
 }
 
-// OpenWatched is openPebble for an owner that wants to know when a block turns out to be
-// corrupt, from any goroutine and more than once.
+// OpenWatched is Open for an owner that wants to know when a block turns out to be corrupt, from
+// any goroutine and more than once, and when writes wait for room, as Room.Waits says.
 func OpenWatched(dir string, log *slog.Logger, giveUp <-chan struct{},
-	corrupt func(error)) (*pebble.DB, error) {
-	room := Room{dir: filepath.Dir(dir), log: log, giveUp: giveUp}
+	corrupt func(error), waits func(problem string)) (*pebble.DB, error) {
+	room := NewRoom(filepath.Dir(dir), log, giveUp)
+	room.Waits = waits
 	if !room.there() {
 		return nil, ErrNoRoom // Pebble would try on for ever
 	}

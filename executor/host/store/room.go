@@ -1,15 +1,20 @@
 package store
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Room watches the disk of the state store. Where it is full, writes wait: a
-// turn is then late, and nothing is lost by that.
+// Room watches the disk of a store. Where it is full, writes wait: a turn is then late, and
+// nothing is lost by that.
 type Room struct {
+	// Waits is told what writes wait for when they begin to wait, and then, with nothing, that
+	// they do not any more; from any goroutine.
+	Waits func(problem string)
+
 	dir    string // there already
 	log    *slog.Logger
 	giveUp <-chan struct{} // closed: do not wait any more
@@ -17,7 +22,7 @@ type Room struct {
 
 // NewRoom watches the disk of a folder that is there already.
 func NewRoom(dir string, log *slog.Logger, giveUp <-chan struct{}) Room {
-	return Room{dir: dir, log: log, giveUp: giveUp}
+	return Room{dir: dir, log: log, giveUp: giveUp, Waits: func(string) {}}
 }
 
 // there reports whether a write has a chance. What a file system does not tell
@@ -35,6 +40,9 @@ func (r Room) Await() {
 	}
 	r.log.Error("the disk of the state store is full; waiting for room", "dir", r.dir, "bytes",
 		RoomMin)
+	r.Waits(fmt.Sprintf("waiting for room: less than %d bytes are free on the disk of %s", RoomMin,
+		r.dir))
+	defer r.Waits("")
 	for !r.there() {
 		select {
 		case <-r.giveUp:

@@ -199,6 +199,10 @@ func (t *Writer) grown() {
 	t.extent.Store(&extent{t.Edge.Size(), max(t.Last(), t.pendingLast), t.entriesAt})
 }
 
+// OnFull has waits told when writes wait for room, as store.Room.Waits says. It is called before
+// anything is written.
+func (t *Writer) OnFull(waits func(problem string)) { t.room.Waits = waits }
+
 // write writes at a place of a file, and waits for room where the disk is full.
 func (t *Writer) write(f *os.File, at int64, data []byte) error {
 	for {

@@ -20,7 +20,9 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // readOnly makes a mounted disk read-only, or writable again. Nobody may write on it.
@@ -219,6 +221,59 @@ func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(data, "executor", "state.broken")); err == nil {
 				t.Error("a state that could not be opened for writing was put away as broken")
 			}
+		})
+	}
+}
+
+// A disk runs full beneath a host, and not the ledger's: nothing can be kept of what comes. Whoever
+// watches is told so by the modes, as long as that is so.
+func TestADiskThatRunsFullBeneathItsHostDegradesTheTenant(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"tiles", "executor/state"} {
+		t.Run(filepath.Base(folder), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			disk, data, metrics := cmdtest.SmallDisk(t), cmdtest.DataDir(t), cmdtest.FreeAddress(t)
+			args := []string{"--listen", cmdtest.FreeAddress(t), "--metrics", metrics}
+			if folder == "tiles" {
+				args = append(args, "--tiles", disk)
+			} else {
+				onDisk(t, data, disk, filepath.Dir(folder))
+			}
+			s := cmdtest.ServeFor(t, data, args...)
+			empty := cmdtest.FillDisk(t, disk)
+			conn := cmdtest.Dial(t, s.URL)
+			fact, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{
+				Key: "k", Value: []byte(`"` + strings.Repeat("x", 60_000) + `"`)}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmdtest.Until(t, ctx, "readyz says that it is degraded", func() bool {
+				for range 10 {
+					if err := conn.Publish("saga.default.fact.src", fact); err != nil {
+						t.Fatal(err)
+					}
+				}
+				body := readyOf(t, metrics)
+				return strings.Contains(body, `"ok":false`) && strings.Contains(body, `"mode":"degraded"`) &&
+					strings.Contains(body, "waiting for room")
+			})
+			degradedUntil(t, ctx, s, "waiting for room")
+			if body := scraped(t, metrics, "/metrics"); !strings.Contains(body,
+				`sagenbaum_mode{mode="degraded",tenant="default"} 1`) ||
+				!strings.Contains(body, `sagenbaum_mode{mode="holding",tenant="default"} 0`) {
+				t.Error("no metric says that the tenant is degraded")
+			}
+			if r := s.Ask(t, "default", "tenant", "ls"); !strings.Contains(r.Stdout, "degraded") {
+				t.Errorf("tenant ls says %s", r.Stdout)
+			}
+			empty()
+			holdingAgain(t, ctx, s, "b")
+			if body := readyOf(t, metrics); !strings.Contains(body, `"ok":true`) {
+				t.Errorf("readyz says %s", body)
+			}
+			s.End(t).Wants(t, "serve", cli.ExitGood)
 		})
 	}
 }
