@@ -164,15 +164,15 @@ func (w *Watching) handler() http.Handler {
 	return w.named(mux)
 }
 
-// health is the answer of /readyz: OK when every tenant is held, here or elsewhere,
-// and its decisions are not held back by a guard. /healthz answers while the process
+// health is the answer of /readyz: OK when all tenants are known, and each is held, here or
+// elsewhere, and its decisions are not held back by a guard. /healthz answers while the process
 // does, and says nothing of tenants: starting it again would help none of them.
 type health struct {
 	OK      bool                `json:"ok"`
 	Tenants []host.TenantHealth `json:"tenants,omitempty"`
 }
 
-// Health is what /healthz answers.
+// Health is what /readyz answers.
 func (w *Watching) Health() health {
 	h := w.running.Load()
 	if degraded := w.degraded.Load(); h == nil && degraded != nil {
@@ -181,7 +181,13 @@ func (w *Watching) Health() health {
 	if h == nil {
 		return health{}
 	}
-	answer := health{OK: true, Tenants: h.Health()}
+	var answer health
+	select {
+	case <-h.Ready():
+		answer.OK = true
+	default: // there may be tenants that it does not know yet
+	}
+	answer.Tenants = h.Health() // after that, so that none is missing
 	for _, t := range answer.Tenants {
 		answer.OK = answer.OK &&
 			(t.Mode == api.ModeHolding || t.Mode == api.ModeErased ||
