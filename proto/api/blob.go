@@ -89,8 +89,8 @@ func BlobGet(kind, name string) Verb[BlobQuery, BlobAnswer] {
 	return blobVerb[BlobQuery, BlobAnswer](kind, name, VerbBlobGet)
 }
 
-// BlobMark is the first byte of an answer with a chunk, which follows: an agent chooses the bytes of
-// its values, and where their answer goes, and with it they are no JSON, so no command or notice.
+// BlobMark is the first byte of an answer with a chunk, which follows: an agent chooses the bytes
+// of its values, and where their answer goes, and with it they are no JSON, so no command or notice.
 const BlobMark = 0
 
 // BlobRead returns a chunk, in the body of the answer after BlobMark.

@@ -125,10 +125,10 @@ var ourSubjects = map[string]bool{
 	"blob": true, "blobs": true, "yield": true,
 }
 
-// NoAnswer is the reply subject of a notice, which wants no answer. Whoever asks can have the answer
-// sent to any subject of its account, where its own permissions would not let it publish; but what
-// hosts, servers and workers answer has no reply subject. So a command, a page or a notice without
-// one is none.
+// NoAnswer is the reply subject of a notice, which wants no answer. Whoever asks can have the
+// answer sent to any subject of its account, where its own permissions would not let it publish;
+// but what hosts, servers and workers answer has no reply subject. So a command, a page or a notice
+// without one is none.
 const NoAnswer = "_NO_ANSWER"
 
 // CheckReplyTo reports whether a request may be answered on the reply subject that it

@@ -29,8 +29,8 @@ func (x *compiler) checkKnown(c *Compiled) {
 	}
 }
 
-// unlifted is a field that a condition reads and that is not lifted, whatever the plan. What is true
-// or false of a sample may be otherwise of a plan: that is for lint.
+// unlifted is a field that a condition reads and that is not lifted, whatever the plan. What is
+// true or false of a sample may be otherwise of a plan: that is for lint.
 func (c *Compiled) unlifted(field string, condition *triggers.Condition) *problem {
 	scope := c.sample(nil)
 	for _, output := range [][]byte{nil, nothing} {
