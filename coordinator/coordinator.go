@@ -146,7 +146,8 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		lookup:         startSlack,
 		logger:         cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		bus:            b, silence: func() {}, deaf: func() {}, conn: config.Conn,
-		plans: map[string]*Plan{}, runs: map[string]*Claim{}, lost: newLoss(), ends: &ends{of: map[string]*told{}},
+		plans: map[string]*Plan{}, runs: map[string]*Claim{},
+		lost: newLoss(), ends: &ends{of: map[string]*told{}},
 	}
 	c.registry = &registry{
 		tenant: c.tenant, language: c.language, code: map[string]*compile.Compiled{},

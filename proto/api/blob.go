@@ -90,7 +90,7 @@ func BlobGet(kind, name string) Verb[BlobQuery, BlobAnswer] {
 }
 
 // BlobMark is the first byte of an answer with a chunk, which follows: an agent chooses the bytes
-// of its values, and where their answer goes, and with it they are no JSON, so no command or notice.
+// of its values, and where their answer goes. With it they are no JSON, and so no command.
 const BlobMark = 0
 
 // BlobRead returns a chunk, in the body of the answer after BlobMark.
