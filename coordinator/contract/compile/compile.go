@@ -24,7 +24,7 @@ func Contract(c contract.Contract, programs *triggers.Cache) (*Compiled, error) 
 	x := &compiler{at: at(c.Capability), programs: programs}
 	out := x.compile(c)
 	if len(x.problems) == 0 {
-		x.checkKnown(out)
+		x.checkKnown(c, out)
 	}
 	if err := x.first(); err != nil {
 		return nil, err

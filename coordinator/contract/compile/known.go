@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 	"github.com/sagenbaum/sagenbaum/triggers"
@@ -16,8 +17,8 @@ import (
 // command, and a condition would be held for nothing.
 
 // checkKnown refuses such expressions of what compiles.
-func (x *compiler) checkKnown(c *Compiled) {
-	x.checkFields(c)
+func (x *compiler) checkKnown(written contract.Contract, c *Compiled) {
+	x.checkFields(written, c)
 	for _, t := range c.inverse.Triggers {
 		condition, err := x.programs.Condition(t.Condition)
 		if err != nil {
@@ -60,28 +61,32 @@ var (
 	otherFields = []string{"input", "output", "before", "external_ref"}
 )
 
-// checkFields refuses what would be null for ever, as a key that is misspelt.
-func (x *compiler) checkFields(c *Compiled) {
-	with := func(field string, call *pb.Call, known map[string][]string) {
-		for _, b := range call.GetBindings() {
-			x.known(field+"."+b.Name, b.Expression, known)
+// checkFields refuses what would be null for ever, as a key that is misspelt. Each expression is
+// compiled as it was before.
+func (x *compiler) checkFields(written contract.Contract, c *Compiled) {
+	with := func(field string, bindings []*pb.Binding, known map[string][]string,
+		compile func(string) (*triggers.Binding, error)) {
+		for _, b := range bindings {
+			x.known(field+"."+b.Name, b.Expression, known, compile)
 		}
 	}
 	t, of := c.sent()
-	with("before.with", c.Before, beforeFields)
-	with(of+".with", &pb.Call{Bindings: t.Bindings}, fieldsOf)
-	with("probe.with", t.Probe.GetCall(), fieldsOf)
-	with("inverse.verify.with", t.Verify.GetCall(), fieldsOf)
-	x.known("probe.answer", t.Probe.GetAnswer(), fieldsOf)
-	x.known("probe.external_ref", t.Probe.GetExternalRef(), fieldsOf)
-	x.known("inverse.verify.ok", t.Verify.GetOk(), fieldsOf)
-	x.known("inverse.unchanged", t.Unchanged, fieldsOf)
-	x.known(of+".done", t.Done, fieldsOf)
-	x.known(of+".stop", t.Stop, fieldsOf)
+	with("before.with", c.Before.GetBindings(), beforeFields, x.programs.Binding)
+	with(of+".with", t.Bindings, fieldsOf, x.argument(written))
+	with("probe.with", t.Probe.GetCall().GetBindings(), fieldsOf, x.programs.Binding)
+	with("inverse.verify.with", t.Verify.GetCall().GetBindings(), fieldsOf, x.programs.Binding)
+	for _, read := range [...]struct{ field, expression string }{
+		{"probe.answer", t.Probe.GetAnswer()}, {"probe.external_ref", t.Probe.GetExternalRef()},
+		{"inverse.verify.ok", t.Verify.GetOk()}, {"inverse.unchanged", t.Unchanged},
+		{of + ".done", t.Done}, {of + ".stop", t.Stop},
+	} {
+		x.known(read.field, read.expression, fieldsOf, x.programs.Reader)
+	}
 }
 
-func (x *compiler) known(field, expression string, known map[string][]string) {
-	program, err := x.programs.Reader(expression)
+func (x *compiler) known(field, expression string, known map[string][]string,
+	compile func(string) (*triggers.Binding, error)) {
+	program, err := compile(expression)
 	if err != nil {
 		return // there is none
 	}

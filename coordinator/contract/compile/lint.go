@@ -49,7 +49,7 @@ func (l *linter) lint() {
 	compiled := x.compile(l.source.Contract)
 	compiles := compiled != nil && len(x.problems) == 0
 	if compiles {
-		x.checkKnown(compiled)
+		x.checkKnown(l.source.Contract, compiled)
 	}
 	for _, p := range x.problems {
 		l.problem(p)
