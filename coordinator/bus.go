@@ -159,29 +159,29 @@ func newToken() string {
 }
 
 func (b natsBus) listen(subject string, f func([]byte)) (func(), error) {
-	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) {
+	return b.subscribe(subject, func(m *nats.Msg) {
 		if m.Reply != "" { // otherwise an answer, which another client has sent here
 			f(m.Data)
 		}
 	})
-	if err != nil {
-		return nil, b.lost(err)
-	}
-	// A connection that is closed already has ended the subscription too.
-	return func() { _ = sub.Unsubscribe() }, nil
 }
 
 func (b natsBus) answer(subject string, f func([]byte)) (func(), error) {
-	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) {
+	return b.subscribe(subject, func(m *nats.Msg) {
 		// a door may publish more than who asks it
 		if strings.HasPrefix(m.Reply, subject+".") {
 			go func() { f(m.Data); _ = m.Respond(nil) }() // ends with f
 		}
 	})
+}
+
+func (b natsBus) subscribe(subject string, f nats.MsgHandler) (stop func(), err error) {
+	sub, err := b.conn.Subscribe(subject, f)
 	if err != nil {
 		return nil, b.lost(err)
 	}
-	return func() { _ = sub.Unsubscribe() }, nil // as of listen
+	// A connection that is closed already has ended the subscription too.
+	return func() { _ = sub.Unsubscribe() }, nil
 }
 
 func (b natsBus) closed(f func(error)) func() { return jetstream.OnClosed(b.conn, f) }

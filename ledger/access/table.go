@@ -121,9 +121,10 @@ func agentRecords(tenant, name string) string {
 	return ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: name, Plan: "*"}.Subject()
 }
 
-// yields is where a process of an agent asks another one for a plan, and is answered.
-func yields(tenant, name string) []string {
-	return []string{api.YieldSubject(tenant, name, "*"), api.YieldSubject(tenant, name, "*.*")}
+// among lets the processes of an agent ask each other, and answer below the subject.
+func (p *Permissions) among(subject func(tenant, agent, of string) string, tenant, name string) {
+	p.publish(subject(tenant, name, "*"), subject(tenant, name, "*.*"))
+	p.subscribe(subject(tenant, name, ">"))
 }
 
 func (u User) agent(p *Permissions) {
@@ -132,17 +133,15 @@ func (u User) agent(p *Permissions) {
 		api.ContractLs.Subject(t), api.HistorySubject(t, u.Name),
 		api.PreviewSubject(t, u.Name), api.KeySubject(t, u.Name),
 		api.DoorSubject(t, u.Name, "plan.*"), api.BlobSubject(t, api.BlobAgent, u.Name, "*"))
-	p.publish(yields(t, u.Name)...)
-	p.subscribe(api.NoticeSubject(t, u.Name, "*"), api.AgentReplySubject(t, u.Name, "*"),
-		api.YieldSubject(t, u.Name, ">"))
+	p.subscribe(api.NoticeSubject(t, u.Name, "*"), api.AgentReplySubject(t, u.Name, "*"))
+	p.among(api.YieldSubject, t, u.Name)
 	for _, c := range u.Capabilities {
 		p.publish(api.AskSubject(t, c))
 	}
 	if u.Run {
-		p.publish(api.RunSubject(t, u.Name, "*"), api.RunSubject(t, u.Name, "*.*"),
-			api.ReplySubject(t, "*"))
-		p.subscribe(api.RunSubject(t, u.Name, ">"),
-			api.UndoSubject(t, api.HandlerPrefix+u.Name+".>"))
+		p.among(api.RunSubject, t, u.Name)
+		p.publish(api.ReplySubject(t, "*"))
+		p.subscribe(api.UndoSubject(t, api.HandlerPrefix+u.Name+".>"))
 	}
 }
 
@@ -156,9 +155,8 @@ func (u User) door(p *Permissions) {
 		api.BlobSubject(t, api.BlobAgent, "*", "*"))
 	p.publish(api.PlanOutcome.Subject(t), api.PlanFind.Subject(t), api.ContractLs.Subject(t),
 		api.FactGet.Subject(t), api.ReviewLs.Subject(t), api.LedgerRead.Subject(t))
-	p.publish(yields(t, "*")...)
-	p.subscribe(api.NoticeSubject(t, "*", "*"), api.AgentReplySubject(t, "*", "*"),
-		api.YieldSubject(t, "*", ">"))
+	p.subscribe(api.NoticeSubject(t, "*", "*"), api.AgentReplySubject(t, "*", "*"))
+	p.among(api.YieldSubject, t, "*")
 }
 
 func (u User) read(p *Permissions) {
@@ -197,14 +195,13 @@ func (u User) everything(p *Permissions) {
 		records(t, ledger.ClassVerdict, "*"), records(t, ledger.ClassOperator, "*"),
 		records(t, ledger.ClassWorker, "*"), api.QuerySubject(t, ">"),
 		api.HostsSubject(t), api.AdminSubject(t, ">"), api.KeySubject(t, "*"),
-		api.RevealSubject(t), api.AskSubject(t, ">"), api.RunSubject(t, "*", "*"),
-		api.RunSubject(t, "*", "*.*"), api.ReplySubject(t, "*"),
+		api.RevealSubject(t), api.AskSubject(t, ">"), api.ReplySubject(t, "*"),
 		api.AgentReplySubject(t, "*", "*"), api.DoorSubject(t, "*", ">"), api.ServerSubject(">"),
 		api.BlobSubject(t, "*", "*", "*"))
-	p.publish(yields(t, "*")...)
 	p.subscribe(api.UndoSubject(t, ">"), api.AskSubject(t, ">"), api.NoticeSubject(t, "*", "*"),
-		api.PageSubject(t, ">"), api.RunSubject(t, "*", ">"), api.AgentReplySubject(t, "*", "*"),
-		api.YieldSubject(t, "*", ">"))
+		api.PageSubject(t, ">"), api.AgentReplySubject(t, "*", "*"))
+	p.among(api.RunSubject, t, "*")
+	p.among(api.YieldSubject, t, "*")
 }
 
 // streamsOfHosts are the requests to JetStream that hosts need: they read streams, and
