@@ -18,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv/served"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -241,22 +242,13 @@ func TestWhatWasSentStaysInDoubt(t *testing.T) {
 // silent is a server that takes appends and says nothing, and what tells of the first.
 func silent(t *testing.T) (*nats.Conn, <-chan struct{}) {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	root, err := server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(root.Close)
+	server, root := served.NATS(t)
 	sent := make(chan struct{})
 	var once sync.Once
-	if _, err = root.Subscribe("saga.>", func(*nats.Msg) { once.Do(func() { close(sent) }) }); err != nil {
+	if _, err := root.Subscribe("saga.>", func(*nats.Msg) { once.Do(func() { close(sent) }) }); err != nil {
 		t.Fatal(err)
 	}
-	if err = root.Flush(); err != nil {
+	if err := root.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := nats.Connect(server.URL())

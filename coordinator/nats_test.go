@@ -20,6 +20,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv/served"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
@@ -334,16 +335,7 @@ func BenchmarkDo(b *testing.B) {
 }
 
 func benchmarkDo(b *testing.B, concurrency int) {
-	server, err := embedded.Start(embedded.Config{Dir: b.TempDir(), Port: -1})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer server.Close()
-	conn, err := server.Connect()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close()
+	server, conn := served.NATS(b)
 	if _, err := jetstream.Open(b.Context(), jetstream.Config{Conn: conn, Tenant: "default",
 		DurableServer: server.DurableID()}); err != nil {
 		b.Fatal(err)

@@ -8,23 +8,14 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv/served"
 )
 
 // TestATenantThatIsNotThereIsNamed: records that no stream takes wait for one, and their caller is
 // told so. They may be stored yet, as once the tenant is added.
 func TestATenantThatIsNotThereIsNamed(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	conn, err := server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	_, conn := served.NATS(t)
 	c, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: "elsewhere", Agent: "a1",
 		AppendTimeout: 100 * time.Millisecond})
 	if err != nil {

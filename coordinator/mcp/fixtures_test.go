@@ -25,8 +25,8 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
-	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv/served"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -62,16 +62,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	conn, err := server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	server, conn := served.NATS(t)
 	h, err := host.New(host.Config{Conn: conn, Tenants: []string{"default"}, Dir: t.TempDir(),
 		DurableServer: server.DurableID()})
 	if err != nil {

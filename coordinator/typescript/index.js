@@ -659,8 +659,10 @@ export class Plan {
   /** One stream of events: {event, text}, and {} for a sign of life. */
   async *#stream(signal) {
     const quiet = new AbortController();
-    const listen = () => after(quietMax, () => quiet.abort(new Unavailable({ status: 503, code: "unavailable",
-      stored: "nothing", problem: `nothing was heard of ${this.client.base} for ${quietMax} ms`, want: "the same again" })));
+    const listen = () => after(quietMax, () => quiet.abort(new Unavailable({
+      status: 503, code: "unavailable", stored: "nothing", want: "the same again",
+      problem: `nothing was heard of ${this.client.base} for ${quietMax} ms`,
+    })));
     let stop = listen(); // while something is waited for, and not while it is worked on
     try {
       const response = direct(await this.client.fetch(`${this.client.base}/plans/${this.id}/events`,

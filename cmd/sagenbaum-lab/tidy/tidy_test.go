@@ -60,6 +60,7 @@ var layers = map[string][]string{
 	"ledger/access/callout":     {"ledger", "ledger/access"},
 	"ledger/access/tries":       {},
 	"ledger/testenv":            {"connect", "ledger/access"},
+	"ledger/testenv/served":     {"ledger/jetstream/embedded"},
 	"connect":                   {"ledger", "ledger/access"},
 	"ledger/jetstream/embedded": {"proto/sagenbaum/v1", "ledger", "ledger/access", "ledger/jetstream"},
 	"triggers":                  {"triggers/exact", "triggers/nearest", "proto/rawjson"},
@@ -123,6 +124,7 @@ var owners = []struct {
 	want       string
 }{
 	{module + "/ledger/testenv", []string{"cmd/sagenbaum/cmdtest"}, "it in tests only"},
+	{module + "/ledger/testenv/served", nil, "it in tests only"},
 	{module + "/cmd/sagenbaum/cmdtest", nil, "it in tests only"},
 	{module + "/executor/rowspb", []string{"executor"}, "what package executor shows of its rows"},
 	{"cel.dev/cel-go", []string{"triggers"}, "package triggers"},

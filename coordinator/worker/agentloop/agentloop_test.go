@@ -17,8 +17,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
-	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv/served"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -444,16 +444,7 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 
 // TestS9OverNATS: the executor's command, through a worker, a model and back.
 func TestS9OverNATS(t *testing.T) {
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	conn, err := server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	_, conn := served.NATS(t)
 	m, b := newModel(t, `git_pr_close {"pr":7}`, done), &bench{}
 	w, err := worker.New(worker.Config{Conn: conn, Tenant: "default", Name: "w1",
 		Appender: ledger.NewMemory("default", func() int64 { return 1 })})

@@ -10,23 +10,14 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
-	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv/served"
 )
 
-// served are the entries of a server.
-func served(t *testing.T) Entries {
+// entriesOf are the entries of a server.
+func entriesOf(t *testing.T) Entries {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	conn, err := server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	_, conn := served.NATS(t)
 	entries, err := jetstream.OpenBlobs(t.Context(), jetstream.Config{Conn: conn, Tenant: "t"})
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +28,7 @@ func served(t *testing.T) Entries {
 // TestTheEntriesOfAServerAndOfTestsDoTheSame.
 func TestTheEntriesOfAServerAndOfTestsDoTheSame(t *testing.T) {
 	t.Parallel()
-	for name, entries := range map[string]Entries{"tests": newFake(), "a server": served(t)} {
+	for name, entries := range map[string]Entries{"tests": newFake(), "a server": entriesOf(t)} {
 		t.Run(name, func(t *testing.T) {
 			put := func(plan, value string) string {
 				digest, err := entries.Put(t.Context(), plan, []byte(value))
@@ -101,7 +92,7 @@ func TestTheEntriesOfAServerAndOfTestsDoTheSame(t *testing.T) {
 // TestAServersEntriesAreCollected: of an ended plan what no record names, and of an erased one all.
 func TestAServersEntriesAreCollected(t *testing.T) {
 	t.Parallel()
-	f, entries := newFake(), served(t)
+	f, entries := newFake(), entriesOf(t)
 	open := func(context.Context) (Entries, error) { return entries, nil }
 	config := f.store().Config
 	config.Open, config.Find, config.Log = open, open, slog.New(slog.DiscardHandler)

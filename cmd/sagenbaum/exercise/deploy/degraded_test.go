@@ -44,6 +44,17 @@ func onDisk(t *testing.T, data, disk, folder string) {
 	}
 }
 
+// onSmallDisk has a folder of the data, or the tiles, be on a small disk, for serve with these flags.
+func onSmallDisk(t *testing.T, folder string) (disk, data string, flags []string) {
+	t.Helper()
+	disk, data = cmdtest.SmallDisk(t), cmdtest.DataDir(t)
+	if folder == "tiles" {
+		return disk, data, []string{"--tiles", disk}
+	}
+	onDisk(t, data, disk, folder)
+	return disk, data, nil
+}
+
 // diskNext is what the doctor says of a disk that is full, or small.
 const diskNext = "make room on it, or stop serve, move --data or --tiles to a larger disk, and start serve there; " +
 	"a full one stops the ledger or the state, and loses nothing"
@@ -165,13 +176,9 @@ func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			disk, data, metrics := cmdtest.SmallDisk(t), cmdtest.DataDir(t), cmdtest.FreeAddress(t)
-			args := []string{"--listen", cmdtest.FreeAddress(t), "--metrics", metrics}
-			if folder == "tiles" {
-				args = append(args, "--tiles", disk)
-			} else {
-				onDisk(t, data, disk, folder)
-			}
+			disk, data, args := onSmallDisk(t, folder)
+			metrics := cmdtest.FreeAddress(t)
+			args = append(args, "--listen", cmdtest.FreeAddress(t), "--metrics", metrics)
 			s := cmdtest.ServeFor(t, data, args...)
 			cmdtest.OpenPlan(t, cmdtest.Dial(t, s.URL), "default", "p")
 			s.Ask(t, "default", "plan", "show", "p").Wants(t, "plan show", cli.ExitGood)
@@ -229,18 +236,14 @@ func TestAReadOnlyDiskIsSaidByStatusAndDoctor(t *testing.T) {
 // watches is told so by the modes, as long as that is so.
 func TestADiskThatRunsFullBeneathItsHostDegradesTheTenant(t *testing.T) {
 	t.Parallel()
-	for _, folder := range []string{"tiles", "executor/state"} {
-		t.Run(filepath.Base(folder), func(t *testing.T) {
+	for name, folder := range map[string]string{"tiles": "tiles", "state": "executor"} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			disk, data, metrics := cmdtest.SmallDisk(t), cmdtest.DataDir(t), cmdtest.FreeAddress(t)
-			args := []string{"--listen", cmdtest.FreeAddress(t), "--metrics", metrics}
-			if folder == "tiles" {
-				args = append(args, "--tiles", disk)
-			} else {
-				onDisk(t, data, disk, filepath.Dir(folder))
-			}
+			disk, data, args := onSmallDisk(t, folder)
+			metrics := cmdtest.FreeAddress(t)
+			args = append(args, "--listen", cmdtest.FreeAddress(t), "--metrics", metrics)
 			s := cmdtest.ServeFor(t, data, args...)
 			empty := cmdtest.FillDisk(t, disk)
 			conn := cmdtest.Dial(t, s.URL)
