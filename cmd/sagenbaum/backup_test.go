@@ -75,13 +75,15 @@ func (p *paying) restored(t *testing.T, dir, creds string, plans []string) (halt
 func TestABackupIsRestored(t *testing.T) {
 	t.Parallel()
 	const whole = `cp -a "$DATA" "$BACKUP" && cp -a "$DATA.keys" "$KEYS"`
+	// cp fails where a file is removed meanwhile, with a copy of all others
+	const busy = `cp -a "$DATA" "$BACKUP"; cp -a "$DATA.keys" "$KEYS"`
 	for name, c := range map[string]struct {
 		script      string
 		stop, whole bool
 	}{
 		"stopped":                  {whole, true, true},
 		"while it serves":          {shown(t, "SAGA_"), false, true},
-		"while it serves, at once": {whole, false, false},
+		"while it serves, at once": {busy, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
