@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -138,17 +139,16 @@ func TestAPlanIsResumedFromAProcessThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// gated is an appender whose appends wait while the gate is closed.
+// gated is an appender that holds back the appends with a word in them until its gate is open.
 type gated struct {
 	coordinator.Appender
+	word string
 	gate chan struct{} // closed: they pass
-	held chan struct{} // of each that waits
+	held chan struct{} // of the first that waits
 }
 
 func (g *gated) Append(ctx context.Context, a ledger.Append) (uint64, error) {
-	select {
-	case <-g.gate:
-	default:
+	if bytes.Contains(a.Data, []byte(g.word)) {
 		select {
 		case g.held <- struct{}{}:
 		default:
@@ -163,8 +163,7 @@ func TestWhatIsUnderWayIsStoredBeforeAPlanGoes(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
 	for name, closing := range map[string]bool{"report": false, "closing": true} {
-		g := &gated{Appender: l.store, gate: make(chan struct{}), held: make(chan struct{}, 1)}
-		close(g.gate)
+		g := &gated{Appender: l.store, word: "late", gate: make(chan struct{}), held: make(chan struct{}, 1)}
 		first, err := coordinator.New(coordinator.Config{Conn: l.connect("a1"), Appender: g, Tenant: "default",
 			Agent: "a1", Contracts: []contract.Contract{quick()}})
 		if err != nil {
@@ -175,7 +174,6 @@ func TestWhatIsUnderWayIsStoredBeforeAPlanGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.do(plan, "before")
-		g.gate = make(chan struct{})
 		ended, over := make(chan error, 1), make(chan error, 1)
 		go func() { ended <- plan.Report(t.Context(), writes("late", "x"), coordinator.Outcome{}) }()
 		<-g.held
