@@ -38,19 +38,18 @@ type actor struct {
 	opened sync.Once // the first attachment, or that there is none
 
 	// Of a session: from the attachment to the ledger to its end.
-	life      context.Context // ends with the session
-	store     ledger.Store
-	stream    *jetstream.Store // below store
-	created   int64            // when the stream was made, unix ns
-	tiles     *tiles.Writer
-	state     *executor.State
-	session   *turn.Session
-	acks      chan ack // buffered 1: at most one append is in flight
-	wake      *time.Timer
-	readAhead atomic.Uint64 // last sequence that the reader has seen; for any goroutine
-	termRead  atomic.Uint64 // latest term that the reader has seen; for any goroutine
-	torn      bool          // what was folded and not written must not be: it is no whole message
-	progress  progress
+	life     context.Context // ends with the session
+	store    ledger.Store
+	stream   *jetstream.Store // below store
+	created  int64            // when the stream was made, unix ns
+	tiles    *tiles.Writer
+	state    *executor.State
+	session  *turn.Session
+	acks     chan ack // buffered 1: at most one append is in flight
+	wake     *time.Timer
+	termRead atomic.Uint64 // latest term that the reader has seen; for any goroutine
+	torn     bool          // what was folded and not written must not be: it is no whole message
+	progress progress
 
 	out   *outbound      // of a term; nil in between
 	sends sync.WaitGroup // its goroutines, of all terms of the session
@@ -208,7 +207,6 @@ func (a *actor) measure() {
 	is := observe.Levels{
 		Held: m.Held, Open: m.Open, Unwinding: m.Unwinding, Quarantined: m.Quarantined, Cuts: m.Cut,
 		Faulty: m.Faulty,
-		Behind: max(a.board.Last(), a.readAhead.Load(), a.cursor()) - a.cursor(),
 	}
 	is.Used = observe.LimitLevels{OpenPlans: m.Open, Facts: m.Facts + m.Evicted,
 		HeldConditions: m.Conditions}

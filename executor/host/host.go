@@ -220,7 +220,7 @@ func (h *Host) Run(ctx context.Context) error {
 func (h *Host) unmeter() {
 	for _, a := range h.roster.all() {
 		a.observer.Show(observe.Levels{})
-		a.observer.Meter.Mode(a.board.Mode(), "")
+		a.board.Unmeter()
 	}
 }
 

@@ -17,6 +17,7 @@ const (
 	lookMax       = time.Millisecond
 	callsMax      = 64              // evaluations between them
 	readAheadMax  = 512             // messages read and decoded ahead of the fold
+	lookEvery     = time.Second     // between looks at the stream's end, while the loop is busy
 	progressEvery = 4 * time.Second // how often a long fold is said to go on
 	appendTimeout = 5 * time.Second // until an append without reply counts as missed
 	// between reads that broke off, and tries of what failed

@@ -13,7 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
@@ -154,5 +158,69 @@ func TestProgressKnowsItsRateAndWhatIsLeft(t *testing.T) {
 	}
 	if a.progress.At(10, 6); a.progress.folding() != nil {
 		t.Errorf("afterwards: %+v", a.progress.folding())
+	}
+}
+
+// However long the loop takes for one message, what the reader knows of counts as not folded, and so
+// does what comes after it.
+func TestWhatABusyLoopHasNotFoldedIsKnown(t *testing.T) {
+	t.Parallel()
+	metrics := observe.NewMetrics()
+	h, err := New(Config{Conn: new(nats.Conn), Tenants: []string{"t"}, Dir: t.TempDir(), Metrics: metrics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	a := h.roster.order[0]
+	var reading sync.WaitGroup
+	t.Cleanup(func() {
+		stop()
+		reading.Wait()
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	fact, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{
+		Key: "k", Value: []byte("1")}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := ledger.NewMemory("t", func() int64 { return 1 })
+	for range 3 {
+		one := ledger.Append{Subject: "saga.t.fact.s", ID: jetstream.NewID(), Data: fact}
+		if _, err := store.Append(ctx, one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.store = store
+	a.board.Attached(0, 0)
+	messages := make(chan decoded) // the loop is busy
+	reading.Go(func() { a.read(ctx, 1, messages, make(chan error, 1)) })
+	lag := func(n int) func() bool {
+		return func() bool {
+			return strings.Contains(testenv.Scrape(t, metrics.Handler()),
+				fmt.Sprintf("\nsagenbaum_fold_lag_commits{tenant=\"t\"} %d\n", n))
+		}
+	}
+	until := func(n int) {
+		t.Helper()
+		for late := time.After(testenv.Patience); a.board.Last() != uint64(n) || !lag(n)(); {
+			select {
+			case <-late:
+				t.Fatalf("%d are known, want %d", a.board.Last(), n)
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+	}
+	until(1)
+	a.board.Opened(store, nil)
+	until(3)
+	a.board.Folded(2)
+	if !lag(1)() {
+		t.Error("what is folded counts as not folded")
+	}
+	a.board.Unmeter()
+	if !lag(0)() {
+		t.Error("a tenant that is not run counts")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
@@ -167,25 +168,46 @@ func (a *actor) impossible(r any, sequence uint64) *ledger.Halted {
 
 func (a *actor) read(ctx context.Context, from uint64, messages chan<- decoded,
 	broke chan<- error) {
+	var looked time.Time
 	for m, err := range a.store.Read(ctx, from) {
 		if err != nil {
 			broke <- err
 			return
 		}
-		a.readAhead.Store(m.Sequence)
+		a.board.Stored(m.Sequence)
 		d := a.decode(m)
 		for _, e := range d.entries {
 			if e.Source.Term && e.Record.GetTermStarted() != nil {
 				a.termRead.Store(max(a.termRead.Load(), e.Record.Term))
 			}
 		}
-		select {
-		case messages <- d:
-		case <-ctx.Done():
+		if !a.handOver(ctx, d, messages, &looked) {
 			return
 		}
 	}
 	broke <- errors.New("the stream ended")
+}
+
+// handOver hands a message to the loop; false: ctx has ended. While the loop takes none the
+// reader looks how much comes after it, so that others see how much there is to fold.
+func (a *actor) handOver(ctx context.Context, d decoded, messages chan<- decoded,
+	looked *time.Time) bool {
+	select {
+	case messages <- d:
+		return true
+	default:
+	}
+	for {
+		select {
+		case messages <- d:
+			return true
+		case <-time.After(lookEvery - time.Since(*looked)):
+			a.board.Look()
+			*looked = time.Now()
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // endSession forgets what must not outlive a session: the claim and what was

@@ -376,6 +376,7 @@ var timersAllowed = map[string]map[string]string{
 	"ask/board.go":        {"NewTimer": "how long a question may wait"},
 	"store/room.go":       {"After": "looking again at a full disk"},
 	"tiles/sync.go":       {"After": "syncing tiles every two seconds at most"},
+	"session.go":          {"After": "the reader looks at the stream's end while the loop is busy; decides nothing"},
 }
 
 var timers = []string{"AfterFunc", "NewTimer", "NewTicker", "After", "Tick"}

@@ -19,7 +19,7 @@ import (
 type Board struct {
 	Feed Feed // what turns touch
 
-	meter  Modes
+	meter  Gauges
 	asking asking
 
 	mu        sync.Mutex
@@ -36,6 +36,7 @@ type Board struct {
 	copies    *tiles.Files
 	last      uint64 // last sequence known to be in the stream
 	folded    uint64 // last sequence that is folded
+	lag       uint64 // commits that the meter shows as known and not folded
 	applied   uint64 // last sequence that is folded and written: snapshots show it
 	attached  bool   // a session goes on: it folds, and answers what is asked about outcomes
 	waiters   []*waiter
@@ -44,8 +45,11 @@ type Board struct {
 	wanted    chan struct{}        // buffered 1: a question waits for the loop
 }
 
-// Modes counts the modes of tenants: *observe.Meter.
-type Modes interface{ Mode(was, is string) }
+// Gauges show the numbers of a board: *observe.Meter.
+type Gauges interface {
+	Mode(was, is string)
+	Lag(was, is uint64)
+}
 
 // waiter is a question that waits until a sequence is folded and written.
 type waiter struct {
@@ -57,7 +61,7 @@ type waiter struct {
 const waitersMax = 10_000
 
 // NewBoard is the board of a tenant that starts.
-func NewBoard(meter Modes) *Board {
+func NewBoard(meter Gauges) *Board {
 	b := &Board{meter: meter, asking: asking{gone: make(chan struct{})}, mode: api.ModeStarting,
 		wanted: make(chan struct{}, 1), outcomes: outcomes{of: map[string][]*outcome{}}}
 	b.meter.Mode("", b.mode)
@@ -74,6 +78,7 @@ func (b *Board) Erased(e *api.TenantErasure) {
 	defer b.mu.Unlock()
 	b.erased, b.refusal, b.records, b.copies, b.waiting = e, "", nil, nil, nil
 	b.last, b.applied, b.sinceNs = 0, 0, 0
+	b.measure()
 }
 
 // erasure is that of the tenant; nil: it was not erased.
@@ -201,6 +206,7 @@ func (b *Board) Attached(applied, last uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.folded, b.applied, b.last, b.attached = applied, applied, last, true
+	b.measure()
 }
 
 // Detached notes that a session has ended: what was folded and not written is forgotten.
@@ -208,6 +214,7 @@ func (b *Board) Detached() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.folded, b.attached = b.applied, false
+	b.measure()
 	b.outcomes.end()
 }
 
@@ -216,6 +223,23 @@ func (b *Board) Stored(sequence uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = max(b.last, sequence)
+	b.measure()
+}
+
+// measure shows how many commits are known and not folded, also while the loop folds one.
+func (b *Board) measure() {
+	is := max(b.last, b.folded) - b.folded
+	b.meter.Lag(b.lag, is)
+	b.lag = is
+}
+
+// Unmeter takes the tenant out of the numbers: the host runs it no more.
+func (b *Board) Unmeter() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mode, _ := b.shown()
+	b.meter.Mode(mode, "")
+	b.meter.Lag(b.lag, 0)
 }
 
 // Last is the last sequence known to be in the stream.
@@ -230,6 +254,7 @@ func (b *Board) Folded(sequence uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.folded, b.last = sequence, max(b.last, sequence)
+	b.measure()
 }
 
 // Written notes that all that is folded is written, and wakes the questions that waited for
@@ -363,14 +388,18 @@ func (b *Board) catchUp() bool {
 	return err == nil && b.Await(head.Last, catchUpMax)
 }
 
-// head reads the stream's end, so that a tenant that folds nothing any more
-// (halted, interrupted) does not look as if it had folded everything.
+// head has a tenant that folds nothing any more (halted, interrupted) not look as if it had
+// folded everything.
 func (b *Board) head() {
-	b.mu.Lock()
-	records := b.records
-	mode, _ := b.shown()
-	b.mu.Unlock()
-	if records == nil || mode == api.ModeHolding || mode == api.ModeGuard {
+	if mode := b.Mode(); mode != api.ModeHolding && mode != api.ModeGuard {
+		b.Look()
+	}
+}
+
+// Look reads the stream's end.
+func (b *Board) Look() {
+	records := b.Records()
+	if records == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -412,35 +441,4 @@ func (b *Board) unserved() []api.Waiting {
 		return nil
 	}
 	return waiting()
-}
-
-// asking counts the questions under way, so that the state store is not closed
-// under them.
-type asking struct {
-	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup
-	gone    chan struct{} // closed by close: waiting questions give up
-}
-
-func (q *asking) enter() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.closed {
-		q.running.Add(1)
-	}
-	return !q.closed
-}
-
-func (q *asking) leave() { q.running.Done() }
-
-// close refuses further questions and waits for those under way.
-func (q *asking) close() {
-	q.mu.Lock()
-	if !q.closed {
-		q.closed = true
-		close(q.gone)
-	}
-	q.mu.Unlock()
-	q.running.Wait()
 }

@@ -229,8 +229,7 @@ type Levels struct {
 
 	Used, Limits LimitLevels // Limits: 0 is none
 
-	Behind    uint64 // commits that are in the ledger and not folded yet
-	NextDueNs int64  // when time calls for the next decision, unix ns; 0: never as things are
+	NextDueNs int64 // when time calls for the next decision, unix ns; 0: never as things are
 }
 
 // LimitLevels are numbers of what is limited.
@@ -277,7 +276,6 @@ func (t *Meter) level(was, is Levels) {
 		{t.unwinding, was.Unwinding, is.Unwinding},
 		{t.quarantined, was.Quarantined, is.Quarantined}, {t.cuts, was.Cuts, is.Cuts},
 		{t.faulty, was.Faulty, is.Faulty},
-		{t.behind, was.Behind, is.Behind},
 	} {
 		if g.was != g.is {
 			g.gauge.Add(float64(g.is) - float64(g.was))
@@ -301,6 +299,14 @@ func (t *Meter) Mode(was, is string) {
 	if is != "" {
 		t.of.tenants.WithLabelValues(is).Inc()
 		t.of.mode.WithLabelValues(t.tenant, is).Inc()
+	}
+}
+
+// Lag shows how many commits are known to be in the ledger and not folded, in place of those
+// that were shown before.
+func (t *Meter) Lag(was, is uint64) {
+	if t != nil && was != is {
+		t.behind.Add(float64(is) - float64(was))
 	}
 }
 
