@@ -113,6 +113,7 @@ func newLive(t testing.TB, config coordinator.Config, adjust ...func(*host.Confi
 	}
 	l.undo("file.delete", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil })
 	config.Conn, config.Tenant, config.Agent = connect("a1"), "default", "a1"
+	config.AppendTimeout = cmp.Or(config.AppendTimeout, testenv.Patience)
 	config.ConfirmTimeout = cmp.Or(config.ConfirmTimeout, testenv.Patience)
 	if l.agent, err = coordinator.New(config); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func (l *live) another(t *testing.T, contracts ...contract.Contract) *coordinato
 		contracts = []contract.Contract{quick()}
 	}
 	c, err := coordinator.New(coordinator.Config{Conn: l.connect("a1"), Tenant: "default", Agent: "a1",
-		Contracts: contracts})
+		Contracts: contracts, AppendTimeout: testenv.Patience, ConfirmTimeout: testenv.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

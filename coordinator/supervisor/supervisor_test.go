@@ -52,7 +52,8 @@ func judge(t *testing.T, nc *nats.Conn, name string) *supervisor.Supervisor {
 // begun is a plan of an agent that has these contracts.
 func begun(t *testing.T, nc *nats.Conn, contracts ...contract.Contract) *coordinator.Plan {
 	t.Helper()
-	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer", Contracts: contracts})
+	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer",
+		Contracts: contracts, AppendTimeout: testenv.Patience, ConfirmTimeout: testenv.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
