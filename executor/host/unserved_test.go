@@ -137,23 +137,22 @@ func TestS50AnUndoThatNobodyServesIsItsOwners(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.host("h1")
-	source := ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: "p"}
-	register := func(plan, action string) []*pb.Record {
-		return []*pb.Record{
-			{Plan: plan, Action: action, Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
-				Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE}}},
-			{Plan: plan, Action: action,
+	failed := func(plan, capability string, after time.Duration) {
+		r.append(ledger.Source{Tenant: "t", Class: ledger.ClassAgent, Name: "agent", Plan: plan},
+			&pb.Record{Plan: plan, Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}},
+			&pb.Record{Plan: plan, Action: "a",
+				Kind: &pb.Record_ForwardRegistered{ForwardRegistered: &pb.ForwardRegistered{
+					Capability: "do.x", Class: pb.Class_CLASS_COMPENSABLE}}},
+			&pb.Record{Plan: plan, Action: "a",
 				Kind: &pb.Record_CompensationRegistered{CompensationRegistered: &pb.CompensationRegistered{
-					Capability: "undo.x", UnservedAfterNs: int64(2 * time.Second)}}},
-			{Plan: plan, Action: action, Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}},
-		}
+					Capability: capability, UnservedAfterNs: int64(after)}}},
+			&pb.Record{Plan: plan, Action: "a", Kind: &pb.Record_ForwardCompleted{ForwardCompleted: &pb.ForwardCompleted{}}})
+		r.fail(plan)
 	}
-	r.append(source, append([]*pb.Record{{Plan: "p", Kind: &pb.Record_PlanOpened{PlanOpened: &pb.PlanOpened{}}}},
-		register("p", "a")...)...)
-	r.fail("p")
+	failed("waits", "undo.y", 24*time.Hour) // what is seen meanwhile must not end meanwhile
 	var answer api.PlanAnswer
 	r.eventually("it says until when", func() bool {
-		return r.ask("plan.show", api.PlanQuery{Plan: "p"}, &answer) == nil && len(answer.Plan.Actions) == 1 &&
+		return r.ask("plan.show", api.PlanQuery{Plan: "waits"}, &answer) == nil && len(answer.Plan.Actions) == 1 &&
 			answer.Plan.Actions[0].NoWorker &&
 			strings.Contains(answer.Plan.Actions[0].WaitsFor, "its owner's at 2")
 	})
@@ -162,17 +161,18 @@ func TestS50AnUndoThatNobodyServesIsItsOwners(t *testing.T) {
 		due.Upcoming.Due[0].Kind != "unserved" {
 		t.Fatalf("%+v, %v", due, err)
 	}
+	failed("p", "undo.x", time.Second)
 	if got := r.ended("p"); got.State != ledger.StateQuarantined {
 		t.Fatalf("%+v", got)
 	}
-	failed := r.records(func(rec *pb.Record) bool { return rec.GetCompensationFailed() != nil })
+	refused := r.records(func(rec *pb.Record) bool { return rec.GetCompensationFailed() != nil })
 	quarantined := r.records(func(rec *pb.Record) bool { return rec.GetActionQuarantined() != nil })
-	if len(failed) != 1 || !failed[0].Record.GetCompensationFailed().Unserved || len(quarantined) != 1 ||
-		quarantined[0].Record.GetActionQuarantined().Reason != "no worker serves undo.x for 2s" {
-		t.Fatalf("%v, %v", failed, quarantined)
+	if len(refused) != 1 || !refused[0].Record.GetCompensationFailed().Unserved || len(quarantined) != 1 ||
+		quarantined[0].Record.GetActionQuarantined().Reason != "no worker serves undo.x for 1s" {
+		t.Fatalf("%v, %v", refused, quarantined)
 	}
-	if n := len(r.status().Waiting); n != 0 {
-		t.Errorf("%d commands wait still", n)
+	if waiting := r.status().Waiting; len(waiting) != 1 || waiting[0].Plan != "waits" {
+		t.Errorf("%+v wait still", waiting)
 	}
 	r.serve(done)
 	r.append(ledger.Source{Tenant: "t", Class: ledger.ClassOperator, Name: "ann"}, &pb.Record{Plan: "p", Action: "a",
