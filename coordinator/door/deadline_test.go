@@ -48,6 +48,19 @@ func (l *live) shows(plan string, so func(got map[string]any) bool) map[string]a
 	}
 }
 
+// waits asks for an act that waits for its verdict, until the ledger has it: before that no verdict
+// can be given on it, and a door that is killed has asked for nothing.
+func (l *live) waits(plan, act string) {
+	l.t.Helper()
+	if a := l.good(l.post, "tripper", "plan.act", act); a["state"] != "waiting" {
+		l.t.Fatalf("%s: %v", plan, a)
+	}
+	l.shows(plan, func(got map[string]any) bool {
+		acts, _ := got["acts"].([]any)
+		return len(acts) > 0
+	})
+}
+
 // deadline is a request of plan.deadline.
 func deadline(plan, to string, follows any) string {
 	return fmt.Sprintf(`{"plan":%q,%s,"reason":"it takes longer","follows":%v}`, plan, to, follows)

@@ -41,7 +41,7 @@ func (d *Door) Serve(conn *nats.Conn) (stop func(), err error) {
 	subject := api.DoorSubject("*", "*", ">")
 	err = service.AddEndpoint("door", micro.HandlerFunc(func(r micro.Request) {
 		if api.CheckReplyTo(r.Reply()) == nil {
-			go d.respond(r) // ends with its answer
+			go d.respond(conn, r) // ends with its answer
 		}
 	}), micro.WithEndpointSubject(subject))
 	if err == nil {
@@ -54,8 +54,9 @@ func (d *Door) Serve(conn *nats.Conn) (stop func(), err error) {
 	return func() { _ = service.Stop() }, nil
 }
 
-// respond answers one request.
-func (d *Door) respond(r micro.Request) {
+// respond answers one request. It sends the answer itself: Respond and Error of a request are for
+// the time until its handler has returned, which then reads what they have set.
+func (d *Door) respond(conn *nats.Conn, r micro.Request) {
 	tokens := strings.SplitN(r.Subject(), ".", 4)
 	who := Caller{Tenant: tokens[1], Name: tokens[2]}
 	var answer any
@@ -63,11 +64,17 @@ func (d *Door) respond(r micro.Request) {
 	if err == nil {
 		answer, err = d.Do(context.Background(), who, tokens[3], r.Data())
 	}
+	m := nats.NewMsg(r.Reply())
 	if err == nil {
-		err = r.RespondJSON(answer)
+		m.Data, err = json.Marshal(answer)
 	} else {
 		e := explain(err)
-		err = r.Error(strconv.Itoa(e.Status), header(e.Problem), failed(e))
+		m.Data, err = failed(e), nil
+		m.Header.Set(micro.ErrorHeader, header(e.Problem))
+		m.Header.Set(micro.ErrorCodeHeader, strconv.Itoa(e.Status))
+	}
+	if err == nil {
+		err = conn.PublishMsg(m)
 	}
 	if err != nil {
 		d.log.Warn("an answer of the door was not sent", "subject", r.Subject(), "error", err)

@@ -87,7 +87,7 @@ func TestOneActionThatWaitsIsShownWhole(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)
 	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
-	l.good(l.post, "tripper", "plan.act", `{"plan":"p","action":"a","capability":"hotel.book",`+
+	l.waits("p", `{"plan":"p","action":"a","capability":"hotel.book",`+
 		`"review":true,"wait":"100ms","input":{"city":"`+strings.Repeat("o", 9<<10)+`"}}`)
 	for request, whole := range map[string]bool{`{}`: false, `{"plan":"p","action":"a"}`: true} {
 		got := l.good(l.post, "boss", "review.list", request)

@@ -136,9 +136,7 @@ func TestABlockIsToldWithItsSupervisor(t *testing.T) {
 	const hotel = `{"plan":"p","action":"a","capability":"hotel.book","input":{"city":"Rome"},` +
 		`"review":true,"wait":"100ms"}`
 	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
-	if a := l.good(l.post, "tripper", "plan.act", hotel); a["state"] != "waiting" {
-		t.Fatalf("%v", a)
-	}
+	l.waits("p", hotel)
 	l.good(l.post, "boss", "verdict.give", `{"plan":"p","action":"a","verdict":"block","reason":"too dear"}`)
 	for _, when := range []string{"at once", "after a crash"} {
 		a := l.good(l.post, "tripper", "plan.act", hotel)
