@@ -107,13 +107,20 @@ func eachTextOfOperator(r *pb.Record, each func(field string, s *string)) {
 	}
 }
 
-// CutTexts makes the texts of a record that people read what a record keeps: see Text.
+// CutTexts makes the texts of a record that people read what a record keeps: see Text. It writes
+// nothing to a record that it has made so: others may read it by then.
 func CutTexts(r *pb.Record) {
-	eachText(r, func(_ string, s *string) { *s = Text(*s) })
+	eachText(r, func(_ string, s *string) {
+		if hasToBeCut(*s) {
+			*s = Text(*s)
+		}
+	})
 	if hasPlainDetail(r) {
 		r.Payload.Detail = asText(r.Payload.Detail)
 	}
 }
+
+func hasToBeCut(text string) bool { return len(text) > TextMax || !utf8.ValidString(text) }
 
 // hasPlainDetail reports whether an error is kept as the tool printed it, and not as JSON.
 func hasPlainDetail(r *pb.Record) bool {
@@ -127,7 +134,7 @@ func hasLongText(r *pb.Record) (found bool) {
 		return true
 	}
 	eachText(r, func(_ string, s *string) {
-		found = found || len(*s) > TextMax || !utf8.ValidString(*s)
+		found = found || hasToBeCut(*s)
 	})
 	return found
 }

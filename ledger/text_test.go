@@ -240,3 +240,19 @@ func TestACommitIsEncodedWithItsTextsCut(t *testing.T) {
 		t.Fatalf("%v, %.40q", e.Err, got)
 	}
 }
+
+// TestWhatIsCutIsNotWrittenAgain: whoever has queued a record reads it as the commit with it is
+// encoded. The race detector sees it.
+func TestWhatIsCutIsNotWrittenAgain(t *testing.T) {
+	r := &pb.Record{Plan: "p", Action: "a", Payload: &pb.Payload{Detail: []byte(`caf` + "\xe9")},
+		Kind: &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: "c", Message: "caf\xe9"}}}
+	ledger.CutTexts(r)
+	read := make(chan string)
+	go func() { read <- r.GetForwardFailed().Message + string(r.Payload.Detail) }()
+	if _, err := ledger.EncodeCommit([]*pb.Record{r}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-read; got != "caf\uFFFD\"caf\uFFFD\"" {
+		t.Errorf("%q", got)
+	}
+}
