@@ -28,8 +28,8 @@ type bus interface {
 	// listen calls f for each notice, one at a time, until stop is called.
 	listen(subject string, f func(body []byte)) (stop func(), err error)
 	// answer calls f with each question on a subject, beside others, and answers it, below the
-	// subject alone, once f returns.
-	answer(subject string, f func(body []byte)) (stop func(), err error)
+	// subject alone, with what f returns.
+	answer(subject string, f func(body []byte) []byte) (stop func(), err error)
 	// reconnected calls f each time a lost connection is there again, until stop
 	// is called: replies to what was sent before will not come.
 	reconnected(f func()) (stop func())
@@ -166,11 +166,11 @@ func (b natsBus) listen(subject string, f func([]byte)) (func(), error) {
 	})
 }
 
-func (b natsBus) answer(subject string, f func([]byte)) (func(), error) {
+func (b natsBus) answer(subject string, f func([]byte) []byte) (func(), error) {
 	return b.subscribe(subject, func(m *nats.Msg) {
 		// a door may publish more than who asks it
 		if strings.HasPrefix(m.Reply, subject+".") {
-			go func() { f(m.Data); _ = m.Respond(nil) }() // ends with f
+			go func() { _ = m.Respond(f(m.Data)) }() // ends with f
 		}
 	})
 }

@@ -301,7 +301,7 @@ func (cl *Claim) announce(ctx context.Context) error {
 		}
 	}
 	// a hint: without it the fence decides
-	silence, err := cl.c.bus.answer(subject, func([]byte) {})
+	silence, err := cl.c.bus.answer(subject, func([]byte) []byte { return nil })
 	if err != nil {
 		return cl.unsaid(err)
 	}

@@ -285,7 +285,7 @@ func (e *executor) listen(subject string, f func([]byte)) (func(), error) {
 }
 
 // answer: no process asks this one for a plan.
-func (e *executor) answer(string, func([]byte)) (func(), error) { return func() {}, nil }
+func (e *executor) answer(string, func([]byte) []byte) (func(), error) { return func() {}, nil }
 
 func (e *executor) notify(t *testing.T, n api.Notice) {
 	t.Helper()

@@ -123,6 +123,7 @@ type Plan struct {
 
 	confirmed bool          // a pair of this process was taken
 	resumed   bool          // another process had begun it
+	follows   uint64        // what had made the writer before that, where this process has resumed it
 	heard     time.Time     // when that executor was asked which said last that the plan is open
 	lost      error         // another process has resumed the plan
 	deadline  time.Time     // as declared, or moved, as far as known; zero: none

@@ -122,3 +122,45 @@ func TestWhatAnEarlierProcessMayHaveCalledIsInDoubt(t *testing.T) {
 		})
 	}
 }
+
+// TestOfAPlanThatIsKeptNothingIsStored, which would be refused. What else the process that has it says
+// is a hint.
+func TestOfAPlanThatIsKeptNothingIsStored(t *testing.T) {
+	opened, err := (&pb.PlanOpened{Label: "trip"}).MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, said := range map[string]struct {
+		answer any
+		kept   bool
+	}{
+		"kept":    {api.Problem{Text: "this process has resumed plan p since", Again: true}, true},
+		"let go":  {[]byte(nil), false},
+		"refused": {api.Problem{Text: "there is no such field", Field: "request.more"}, false},
+		"unread":  {[]byte("?"), false},
+	} {
+		in(t, func(t *testing.T) {
+			var c *Coordinator
+			store, asked := memory(), 0
+			c = start(t, store, &executor{serve: map[string]func([]byte) any{
+				api.HistorySubject(tenant, "a1"): func([]byte) any {
+					history := api.HistoryAnswer{Agent: "a1", State: ledger.StateOpen, Opened: opened, Writer: "w", WriterAt: 7}
+					if asked++; asked > 1 {
+						history.Writer = c.writer
+					}
+					return history
+				},
+				api.YieldSubject(tenant, "a1", "w"): func([]byte) any { return said.answer },
+			}})
+			if _, err = c.Resume(t.Context(), "p"); said.kept {
+				wantIs(t, err, ErrSuperseded)
+				wantLines(t, store)
+				_, err = c.Resume(t.Context(), "p") // now its own
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			wantLines(t, store, "plan_resumed")
+		})
+	}
+}

@@ -63,12 +63,14 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*Plan, error) {
 	}
 	p := newPlan(c, opening)
 	p.opening = resumes(id, history)
-	p.asked, p.resumed = true, true
+	p.asked, p.resumed, p.follows = true, true, history.WriterAt
 	if err := c.hold(p); err != nil {
 		return nil, err
 	}
-	c.askToYield(ctx, id, history)
-	if err = p.flush(ctx, true); err == nil {
+	if err = c.askToYield(ctx, id, history); err == nil {
+		err = p.flush(ctx, true)
+	}
+	if err == nil {
 		history, err = c.history(ctx, api.HistoryQuery{Plan: id, Sequence: p.Stored()}, true)
 	}
 	switch {
@@ -90,34 +92,73 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*Plan, error) {
 
 // askToYield has the process that writes a plan let it go, so that no forward of it runs under a
 // pair that is stored after the plan was resumed, and what it has not called is known. Where that
-// process is gone there is no wait; one that does not answer is superseded all the same.
-func (c *Coordinator) askToYield(ctx context.Context, id string, history api.HistoryAnswer) {
+// process is gone there is no wait; one that does not answer is superseded all the same. One that
+// has resumed the plan itself since the history was read keeps it: the error is as of Lost.
+func (c *Coordinator) askToYield(ctx context.Context, id string, history api.HistoryAnswer) error {
 	// what any client has recorded, and no name while the plan is handed over
 	if history.Writer == c.writer || !ledger.ValidToken(history.Writer) {
-		return
+		return nil
 	}
 	subject := api.YieldSubject(c.tenant, c.agent, history.Writer)
 	ctx, cancel := context.WithTimeout(ctx, 2*yieldMax) // with the way to the server
 	defer cancel()
-	_, err := c.bus.question(ctx, question{subject: subject, replies: subject + ".",
-		body: mustJSON(api.Yield{Plan: id}), within: yieldMax})
-	if err != nil && !errors.Is(err, errNobody) {
+	answer, err := c.bus.question(ctx, question{subject: subject, replies: subject + ".",
+		body: mustJSON(api.Yield{Plan: id, WriterAt: history.WriterAt}), within: yieldMax})
+	if err == nil && len(answer) > 0 {
+		err = api.DecodeAnswer(answer, new(struct{}))
+	}
+	var problem *api.Problem
+	switch {
+	case errors.As(err, &problem) && problem.Again:
+		return Lost(id, c.agent, history.Agent, history.Writer, history.Handed)
+	case err != nil && !errors.Is(err, errNobody):
 		c.logger.Warn("the process that has the plan does not let it go", "tenant", c.tenant,
 			"plan", id, "process", history.Writer, "error", err)
 	}
+	return nil
 }
 
-// yield lets a plan go to another process of this agent, which is about to resume it: forwards
-// that end soon do, and what is known is stored.
-func (c *Coordinator) yield(body []byte) {
+// yield answers a process of this agent that is about to resume a plan of this one: the plan is let
+// go, or the answer is the *api.Problem that says why not.
+func (c *Coordinator) yield(body []byte) []byte {
+	err := c.yields(body)
+	if err == nil {
+		return nil
+	}
+	problem := api.ProblemOf(err)
+	if refused := new(ledger.Refused); errors.As(err, &refused) {
+		problem.Field, problem.Want = refused.Field, refused.Want
+	}
+	return mustJSON(problem)
+}
+
+func (c *Coordinator) yields(body []byte) error {
 	var q api.Yield
-	if json.Unmarshal(body, &q) != nil {
-		return
+	if err := ledger.ReadRequest(body, &q, "request"); err != nil {
+		return err
+	}
+	if !ledger.ValidToken(q.Plan) {
+		return ledger.Refuse("request.plan", fmt.Sprintf("%.80q is not a name", q.Plan),
+			"the id of a plan of this agent")
 	}
 	p := c.plan(q.Plan)
-	if p == nil || p.replays { // a fence holds what is run
-		return
+	switch {
+	case p == nil || p.replays: // a fence holds what is run
+	case q.WriterAt != 0 && q.WriterAt <= p.follows:
+		// Whoever asks has seen this process as the writer before it lost the plan, and got it back.
+		// What it would store is refused: the plan would be without a process.
+		return &api.Problem{Text: "this process has resumed plan " + q.Plan + " since",
+			Field: "request.writer_at", Want: "that of its present writer, as the history says it",
+			Again: true}
+	default:
+		c.letGo(p)
 	}
+	return nil
+}
+
+// letGo lets a plan go to another process of this agent: forwards that end soon do, and what is
+// known is stored.
+func (c *Coordinator) letGo(p *Plan) {
 	p.supersede()
 	ctx, cancel := context.WithTimeout(context.Background(), c.confirmTimeout)
 	defer cancel()
@@ -134,7 +175,7 @@ func (c *Coordinator) yield(body []byte) {
 	}
 	if err != nil {
 		c.logger.Warn("what is known of a plan that another process takes is not known to be stored",
-			"tenant", c.tenant, "plan", q.Plan, "error", err)
+			"tenant", c.tenant, "plan", p.id, "error", err)
 	}
 }
 

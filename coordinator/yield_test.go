@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -116,6 +118,7 @@ func TestAPlanIsResumedFromAProcessThatDoesNotAnswer(t *testing.T) {
 	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}, Writer: "stopped"})
 	plan := l.begin(coordinator.PlanSpec{})
 	l.do(plan, "first")
+	begun := l.writerAt(plan)
 	if err := l.agent.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +134,7 @@ func TestAPlanIsResumedFromAProcessThatDoesNotAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := <-asked; string(m.Data) != fmt.Sprintf(`{"plan":%q}`, plan.ID()) {
+	if m := <-asked; string(m.Data) != fmt.Sprintf(`{"plan":%q,"writer_at":%d}`, plan.ID(), begun) {
 		t.Errorf("asked %s", m.Data)
 	}
 	if err := next.Commit(t.Context()); err != nil {
@@ -297,6 +300,98 @@ func TestAnAnswerToAPlanThatIsLetGoGoesBelowItsSubject(t *testing.T) {
 		l.do(plan, "after-"+fmt.Sprint(len(reply)))
 		if n, _, _ := heard.Pending(); n != 0 {
 			t.Errorf("answered on %s", reply)
+		}
+	}
+}
+
+// asks is a request of a process of the agent to another one, and its answer.
+func (l *live) asks(process, body string) string {
+	l.t.Helper()
+	subject, asker := api.YieldSubject("default", "a1", process), l.connect("a1")
+	heard, err := asker.SubscribeSync(subject + ".0")
+	if err == nil {
+		err = asker.PublishRequest(subject, subject+".0", []byte(body))
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	answer, err := heard.NextMsg(testenv.Patience)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return string(answer.Data)
+}
+
+// writerAt is what made the writer of a plan that.
+func (l *live) writerAt(p *coordinator.Plan) uint64 {
+	l.t.Helper()
+	query, err := json.Marshal(api.HistoryQuery{Plan: p.ID(), Sequence: p.Stored(), Limit: 1})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	reply, err := l.connect("a1").Request(api.HistorySubject("default", "a1"), query, testenv.Patience)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var history api.HistoryAnswer
+	if err := api.DecodeAnswer(reply.Data, &history); err != nil || history.WriterAt == 0 {
+		l.t.Fatalf("%s, %v", reply.Data, err)
+	}
+	return history.WriterAt
+}
+
+// TestAPlanIsNotLetGoForAnEarlierHold of the process that has resumed it since, nor for a request that
+// is none.
+func TestAPlanIsNotLetGoForAnEarlierHold(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}, Writer: "w"})
+	plan := l.begin(coordinator.PlanSpec{ID: "back"})
+	l.do(plan, "first")
+	begun := l.writerAt(plan)
+	between, err := l.another(t).Resume(t.Context(), "back")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resumed := l.writerAt(between)
+	plan.Forget()
+	if plan, err = l.agent.Resume(t.Context(), "back"); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct{ body, answer string }{
+		{fmt.Sprintf(`{"plan":"back","writer_at":%d}`, begun), `"again":true`},
+		{fmt.Sprintf(`{"plan":"back","writer_at":%d}`, resumed), `"again":true`},
+		{`{"plan":"back","writer_at":-1}`, `"field":"request.writer_at"`},
+		{`{"plan":"back","writer_at":"1"}`, `"field":"request.writer_at"`},
+		{`{"plan":["back"]}`, `"field":"request.plan"`},
+		{`{"plan":"","writer_at":1}`, `"field":"request.plan"`},
+		{`{"plan":"back"`, `"field":"request"`},
+		{`{"plan":"another","writer_at":1}`, ""},
+	} {
+		if answer := l.asks("w", c.body); !strings.Contains(answer, c.answer) || c.answer == "" && answer != "" {
+			t.Errorf("%s: answered %q", c.body, answer)
+		}
+		l.do(plan, fmt.Sprint("after-", i))
+	}
+	if answer := l.asks("w", fmt.Sprintf(`{"plan":"back","writer_at":%d}`, l.writerAt(plan))); answer != "" ||
+		!coordinator.Superseded(plan) {
+		t.Errorf("its present hold: answered %q", answer)
+	}
+}
+
+// TestAPlanIsLetGoForARequestThatNamesNoHold, as earlier versions make it.
+func TestAPlanIsLetGoForARequestThatNamesNoHold(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}, Writer: "w"})
+	plan := l.begin(coordinator.PlanSpec{ID: "earlier"})
+	for i := range 2 {
+		l.do(plan, fmt.Sprint(i))
+		if answer := l.asks("w", `{"plan":"earlier"}`); answer != "" || !coordinator.Superseded(plan) {
+			t.Errorf("answered %q", answer)
+		}
+		plan.Forget()
+		var err error
+		if plan, err = l.agent.Resume(t.Context(), "earlier"); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

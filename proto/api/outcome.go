@@ -4,6 +4,10 @@ package api
 // stored what it knows, once it answers.
 type Yield struct {
 	Plan string `json:"plan"`
+	// WriterAt is what made the process the plan's writer, as a HistoryAnswer says it. One that has
+	// resumed the plan after that keeps it, and answers with a Problem that has Again. 0: the asking
+	// process has an earlier version, and any hold is meant.
+	WriterAt uint64 `json:"writer_at,omitempty"`
 }
 
 // Notice is the body of a message on NoticeSubject.

@@ -95,7 +95,8 @@ func RunSubject(tenant, agent, plan string) string {
 }
 
 // YieldSubject is where a process of an agent that resumes a plan asks the one that writes it to
-// let it go: a Yield, answered by an empty message below the subject. A hint: the ledger decides.
+// let it go: a Yield, answered below the subject by an empty message, or by a Problem where the
+// process keeps the plan. A hint: the ledger decides.
 func YieldSubject(tenant, agent, process string) string {
 	return "yield." + tenant + "." + agent + "." + process
 }
