@@ -159,7 +159,7 @@ func newToken() string {
 }
 
 func (b natsBus) listen(subject string, f func([]byte)) (func(), error) {
-	return b.subscribe(subject, func(m *nats.Msg) {
+	return b.subscribe(subject, nats.DefaultSubPendingMsgsLimit, func(m *nats.Msg) {
 		if m.Reply != "" { // otherwise an answer, which another client has sent here
 			f(m.Data)
 		}
@@ -167,16 +167,26 @@ func (b natsBus) listen(subject string, f func([]byte)) (func(), error) {
 }
 
 func (b natsBus) answer(subject string, f func([]byte) []byte) (func(), error) {
-	return b.subscribe(subject, func(m *nats.Msg) {
+	places := make(chan struct{}, answersAtOnce)
+	return b.subscribe(subject, answersWaiting, func(m *nats.Msg) {
 		// a door may publish more than who asks it
-		if strings.HasPrefix(m.Reply, subject+".") {
-			go func() { _ = m.Respond(f(m.Data)) }() // ends with f
+		if !strings.HasPrefix(m.Reply, subject+".") {
+			return
 		}
+		places <- struct{}{} // further ones wait in the subscription, and end with it
+		go func() {          // ends with f
+			defer func() { <-places }()
+			_ = m.Respond(f(m.Data))
+		}()
 	})
 }
 
-func (b natsBus) subscribe(subject string, f nats.MsgHandler) (stop func(), err error) {
+// subscribe calls f with each message on a subject, of which so many wait for it at most.
+func (b natsBus) subscribe(subject string, most int, f nats.MsgHandler) (stop func(), err error) {
 	sub, err := b.conn.Subscribe(subject, f)
+	if err == nil {
+		err = sub.SetPendingLimits(most, nats.DefaultSubPendingBytesLimit)
+	}
 	if err != nil {
 		return nil, b.lost(err)
 	}

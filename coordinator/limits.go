@@ -64,6 +64,8 @@ const (
 	doubtsNamed    = 8        // actions in the text of a *CommitWaits
 	answersMax     = 64       // messages that wait on the reply subject of one question
 	answersSizeMax = 16 << 20 // bytes of them
+	answersAtOnce  = 1024     // requests of other processes that are worked on
+	answersWaiting = 8192     // of them, that wait for it; those beyond are dropped
 
 	expressionsMax = 1024 // checked expressions that are remembered
 	contractsPage  = 100  // published contracts in one answer
