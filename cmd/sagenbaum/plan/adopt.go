@@ -29,7 +29,8 @@ func newPlanAdopt(s *cli.Settings) *cobra.Command {
 tenant. A process of that one resumes it (coordinator.Resume, or plan.resume at the door)
 and goes on, commits or undoes it. Both agents are told. Of the one that had the plan
 only what became of its forwards is taken from here on; what else it claims waits for
-you, as an act that was refused.
+you, as an act that was refused. It is told afterwards: end its process first where you
+can, for what it calls until it hears of it happens and is refused.
 
 Only this plan is handed over: its child plans are plans of their own. One that ends, and
 one that a function of its agent has begun, is not. Where a process has resumed the plan
