@@ -46,8 +46,20 @@ func wanted(cfg Config) js.StreamConfig {
 		DenyDelete:        true,
 		DenyPurge:         true,
 		AllowDirect:       true,
-		Compression:       js.S2Compression, // of a block, when it is full
+		Compression:       compression(cfg.Replicas),
 	}
+}
+
+// compression is that of full blocks of a stream. There is none where there are replicas: a server
+// of a cluster that syncs each append cuts its stream back to its last snapshot when it starts. To
+// do so it begins a block, for which nats-server (2.15.2) compresses the one before it, in the
+// background, and then appends to that one again: a compressed block with records after it, which
+// cannot be read when it is loaded.
+func compression(replicas int) js.StoreCompression {
+	if replicas > 1 {
+		return js.NoCompression
+	}
+	return js.S2Compression
 }
 
 // provision returns the tenant's stream, made if it is not there.
@@ -62,10 +74,29 @@ func provision(ctx context.Context, client js.JetStream, cfg Config) (js.Stream,
 			stream, err = client.Stream(ctx, want.Name)
 		}
 	}
+	if err == nil {
+		stream, err = mendCompression(ctx, client, stream)
+	}
 	if err != nil {
 		return nil, explain(err)
 	}
 	return stream, contradiction(stream.CachedInfo().Config, want, cfg)
+}
+
+// mendCompression ends the compression of a stream that has replicas; the blocks that are there stay
+// as they are. One that has none goes on to be compressed. Who may not change a stream opens it as
+// it is: a host may.
+func mendCompression(ctx context.Context, client js.JetStream, stream js.Stream) (js.Stream, error) {
+	config := stream.CachedInfo().Config
+	if config.Replicas <= 1 || config.Compression == js.NoCompression {
+		return stream, nil
+	}
+	config.Compression = js.NoCompression
+	mended, err := client.UpdateStream(ctx, config)
+	if refused := new(js.APIError); err == nil || errors.As(err, &refused) {
+		return mended, err
+	}
+	return stream, nil
 }
 
 // explain turns what a client sees of a server without JetStream into words.

@@ -372,3 +372,43 @@ func TestAnAgentUserWritesItsOwnSubjectsOnly(t *testing.T) {
 		t.Fatalf("head %+v", h)
 	}
 }
+
+// TestAStreamWithReplicasIsNotCompressed, also one that an earlier version has made: see compression.
+func TestAStreamWithReplicasIsNotCompressed(t *testing.T) {
+	openCluster(t)
+	c := sharedCluster(t)
+	conn, err := nats.Connect(c.servers[0].ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client, err := js.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t, testenv.Patience)
+	compressed := func() (bool, js.StreamConfig) {
+		t.Helper()
+		stream, err := client.Stream(ctx, jetstream.StreamName("t"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := stream.CachedInfo().Config
+		return config.Compression != js.NoCompression, config
+	}
+	is, config := compressed()
+	if is {
+		t.Error("a stream that is made is compressed")
+	}
+	config.Compression = js.S2Compression
+	if _, err := client.UpdateStream(ctx, config); err != nil {
+		t.Fatal(err)
+	}
+	until(t, ctx, "open", func() error {
+		_, err := jetstream.Open(ctx, jetstream.Config{Conn: conn, Tenant: "t", Replicas: 3, System: c.system})
+		return err
+	})
+	if is, _ := compressed(); is {
+		t.Error("a stream of an earlier version stays compressed")
+	}
+}

@@ -476,6 +476,10 @@ cluster {
 		}
 	}
 	w.WriteString(`  ]
+  # A server that hangs is left after some nine seconds. Until then commands for workers that are
+  # connected to it are lost; with the server's own limits that is more than a minute.
+  ping_interval: "3s"
+  ping_max: 2
   # Only who has a certificate of the authority is a server of this cluster.
   tls {
     cert_file: "server.pem", key_file: "server.key", ca_file: "ca.pem", verify: true, timeout: 5
