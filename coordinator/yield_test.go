@@ -395,3 +395,27 @@ func TestAPlanIsLetGoForARequestThatNamesNoHold(t *testing.T) {
 		}
 	}
 }
+
+// TestAPlanIsLetGoByWhoeverGoesOnWithItsOwn: a process under the writer of an earlier one, or one that
+// has looked its own plan up again, has the hold that the history names.
+func TestAPlanIsLetGoByWhoeverGoesOnWithItsOwn(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}, Writer: "w"})
+	plan := l.begin(coordinator.PlanSpec{ID: "own"})
+	l.do(plan, "first")
+	plan.Forget()
+	plan, err := l.agent.Resume(t.Context(), "own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := l.another(t).Resume(t.Context(), "own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !coordinator.Superseded(plan) {
+		t.Error("the process that had the plan was not asked")
+	}
+	if err := next.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
