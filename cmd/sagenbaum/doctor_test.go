@@ -46,8 +46,8 @@ func TestTheDoctorTellsWaitingFromWorkingFromWorkingForLong(t *testing.T) {
 			t.Errorf("%+v: %+v", c.waiting, findings)
 		}
 	}
-	if n := status.Unserved(api.Status{Waiting: []api.Waiting{short, alone}}); n != 1 {
-		t.Errorf("%d commands without a worker, want 1", n)
+	if n := status.Waiting(api.Status{Waiting: []api.Waiting{short, alone}}); n != 1 {
+		t.Errorf("%d commands wait, want 1", n)
 	}
 }
 

@@ -23,8 +23,8 @@ func Command(s *cli.Settings) *cobra.Command {
 		Short: "Show a tenant's executor: holder, term, what is held, what is waiting",
 		Long: `Show a tenant's executor: who holds it, how far it has folded, what is held,
 what unwinds, what waits for a worker and which plans wait for their owner. Exit
-code 1 when something is quarantined or cut, a command waits for a worker, or the
-executor does not hold the tenant.`,
+code 1 when something is quarantined or cut, a command waits for a worker or could
+not be sent, or the executor does not hold the tenant.`,
 		Example: "  sagenbaum status\n  sagenbaum status --watch\n  sagenbaum status --tenant " +
 			"default -o json",
 		Args: cli.Exactly(),
@@ -54,7 +54,7 @@ func WantsLook(v api.Status) bool {
 	if v.Mode == api.ModeErased {
 		return v.Erased == nil || v.Erased.Done == nil
 	}
-	return v.Quarantined > 0 || v.Cut > 0 || Unserved(v) > 0 || v.Mode != api.ModeHolding ||
+	return v.Quarantined > 0 || v.Cut > 0 || Waiting(v) > 0 || v.Mode != api.ModeHolding ||
 		v.Problem != ""
 }
 
@@ -102,8 +102,8 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 		fmt.Fprintln(w, render.TenantErasureText(*v.Erased))
 		return
 	}
-	if v.May != nil && v.May.Suspended {
-		line("suspended", "%s", p.In("33", "by "+v.May.By+": "+v.May.Reason))
+	if by := Suspended(v.Status); by != "" {
+		line("suspended", "%s", p.In("33", by))
 	}
 	line("holder", "%s", render.HolderText(v.Status, now))
 	for _, h := range cli.Standbys(v.Hosts) {
@@ -224,8 +224,16 @@ func obligationNames(plan api.Plan) (names []string) {
 	return names
 }
 
-// Unserved counts the commands that no worker has taken.
-func Unserved(v api.Status) (n int) {
+// Suspended says who has suspended a tenant, and why; empty: it is not suspended.
+func Suspended(v api.Status) string {
+	if v.May == nil || !v.May.Suspended {
+		return ""
+	}
+	return "by " + v.May.By + ": " + v.May.Reason
+}
+
+// Waiting counts the commands that wait: no worker has taken them, or they could not be sent.
+func Waiting(v api.Status) (n int) {
 	for _, waiting := range v.Waiting {
 		if !waiting.Working {
 			n++

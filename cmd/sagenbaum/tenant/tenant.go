@@ -41,9 +41,14 @@ func newTenantLs(s *cli.Settings) *cobra.Command {
 			Use:   "ls",
 			Short: "List the tenants that have a ledger at the server, with the status of each",
 			Long: `List the tenants that have a ledger at the server, with the status of each.
-Exit code 1 when one of them needs attention, as with 'status'.`,
-			Example: "  sagenbaum tenant ls\n  sagenbaum tenant ls --filter " +
-				"'tenant.status.quarantined > 0'",
+Exit code 1 when one of them needs attention, as with 'status'.
+
+MODE is the mode of its host, and "suspended" where the tenant is. HELD counts
+registrations; OPEN, UNWINDING and QUARANTINED count plans. WAITING counts the commands
+that no worker has taken, or that could not be sent: 'tenant show' says why.`,
+			Example: `  sagenbaum tenant ls
+  sagenbaum tenant ls --filter 'tenant.status.quarantined > 0'
+  sagenbaum tenant ls --filter tenant.status.may.suspended`,
 			Annotations: map[string]string{cli.Everyone: "true"},
 		},
 		Doing: "list tenants", Name: "tenant", Filter: "tenant.status.quarantined > 0",
@@ -54,7 +59,7 @@ Exit code 1 when one of them needs attention, as with 'status'.`,
 		Data:  func(all []tenantListed, _ string) any { return map[string]any{"tenants": all} },
 		Empty: "no tenant has a ledger here\n  next: sagenbaum tenant add NAME",
 		Table: cli.Table{Head: []string{"TENANT", "MODE", "HELD", "OPEN", "UNWINDING", "QUARANTINED",
-			"NO WORKER", "NEXT DUE", "HOLDER"}, Elastic: []string{"HOLDER"},
+			"WAITING", "NEXT DUE", "HOLDER"}, Elastic: []string{"HOLDER"},
 			Spare: []string{"HOLDER", "NEXT DUE"}},
 		Paint: cli.Pen.State,
 		Row:   addTenant,
@@ -98,9 +103,16 @@ func addTenant(t *cli.Table, one tenantListed) {
 		t.Note(1, one.Problem)
 		return
 	}
-	t.Add(one.Tenant, v.Mode, fmt.Sprint(v.Held), fmt.Sprint(v.Open), fmt.Sprint(v.Unwinding),
-		fmt.Sprint(v.Quarantined), fmt.Sprint(status.Unserved(*v)),
+	mode, by := v.Mode, status.Suspended(*v)
+	if by != "" {
+		mode += ", suspended"
+	}
+	t.Add(one.Tenant, mode, fmt.Sprint(v.Held), fmt.Sprint(v.Open), fmt.Sprint(v.Unwinding),
+		fmt.Sprint(v.Quarantined), fmt.Sprint(status.Waiting(*v)),
 		render.DueText(v.NextDueNs, time.Now()), cli.Dash(v.Holder))
+	if by != "" {
+		t.Note(1, "suspended "+by)
+	}
 }
 
 func newTenantShow(s *cli.Settings) *cobra.Command {

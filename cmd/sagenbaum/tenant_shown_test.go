@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/proto/api"
+
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+)
+
+// TestTheListSaysWhichTenantsAreSuspended, by whom and why, as the status of each does.
+func TestTheListSaysWhichTenantsAreSuspended(t *testing.T) {
+	t.Parallel()
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t))
+	s.Ask(t, "default", "tenant", "add", "shop").Wants(t, "tenant add", cli.ExitGood)
+	if r := s.Ask(t, "default", "tenant", "ls"); strings.Contains(r.Stdout, "suspended") {
+		t.Errorf("none is suspended: %s", r.Stdout)
+	}
+	s.Ask(t, "default", "tenant", "suspend", "shop", "--reason", "not paid", "--actor", "ana").
+		Wants(t, "tenant suspend", cli.ExitGood)
+	cmdtest.Eventually(t, "ls says it", func() (string, bool) {
+		ls := s.Ask(t, "default", "tenant", "ls")
+		return ls.Stdout, strings.Contains(ls.Stdout, "holding, suspended") &&
+			strings.Contains(ls.Stdout, "suspended by ana: not paid")
+	})
+	said := s.Ask(t, "default", "tenant", "ls", "--filter", "tenant.status.may.suspended", "-o", "json")
+	said.Wants(t, "tenant ls -o json", cli.ExitGood)
+	if !strings.Contains(said.Stdout, `"suspended": true`) || strings.Contains(said.Stdout, `"default"`) {
+		t.Errorf("as JSON: %s", said.Stdout)
+	}
+	s.End(t).Wants(t, "serve", cli.ExitGood)
+}
+
+// TestTheListCountsWhatWaitsAsTheStatusDoes: also what could not be sent, which no worker has missed.
+func TestTheListCountsWhatWaitsAsTheStatusDoes(t *testing.T) {
+	t.Parallel()
+	url := answering(t, map[string]func([]byte) any{api.TenantStatus.Name: func([]byte) any {
+		return api.StatusAnswer{Status: api.Status{Tenant: "default", Mode: api.ModeHolding, Waiting: []api.Waiting{
+			{Capability: "a.b", Tries: 2, Problem: "there is no key of this tenant"},
+			{Capability: "a.c", Tries: 1}, {Capability: "a.d", Working: true}}}}
+	}})
+	answers(t, cmdtest.Dial(t, url), api.ServerSubject(api.TenantLs), func([]byte) any {
+		return api.TenantsAnswer{Tenants: []string{"default"}}
+	})
+	r := cmdtest.Run(t, "tenant", "ls", "--server", url)
+	r.Wants(t, "tenant ls", cli.ExitLook)
+	if !strings.Contains(r.Stdout, "  WAITING") || strings.Contains(r.Stdout, "WORKER") {
+		t.Errorf("the list is\n%s", r.Stdout)
+	}
+	help := cmdtest.Run(t, "tenant", "ls", "--help").Stdout
+	if !strings.Contains(help, "WAITING counts") {
+		t.Errorf("its help does not say what that is:\n%s", help)
+	}
+}
