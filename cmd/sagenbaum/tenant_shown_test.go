@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 )
 
 // TestTheListSaysWhichTenantsAreSuspended, by whom and why, as the status of each does.
@@ -52,5 +55,27 @@ func TestTheListCountsWhatWaitsAsTheStatusDoes(t *testing.T) {
 	help := cmdtest.Run(t, "tenant", "ls", "--help").Stdout
 	if !strings.Contains(help, "WAITING counts") {
 		t.Errorf("its help does not say what that is:\n%s", help)
+	}
+}
+
+// TestTheDoctorNamesSomeOfManyForgottenTenants, and where all of them are.
+func TestTheDoctorNamesSomeOfManyForgottenTenants(t *testing.T) {
+	t.Parallel()
+	var many []string
+	for n := range 1000 {
+		many = append(many, fmt.Sprintf("t%04d", n))
+	}
+	f := doctor.ExamineForgotten(many)
+	if f.State != "FAIL" || !strings.Contains(f.Text, "the tiles of 1000 tenants are here") ||
+		len(f.Details) != status.StuckShown+1 || !strings.Contains(f.Details[0], "t0000") ||
+		!strings.HasPrefix(f.Details[status.StuckShown], "and 990 more: sagenbaum tenant ls") ||
+		!strings.Contains(f.Next, "tenant add t0000") || !strings.Contains(f.Next, "each") {
+		t.Errorf("it says %+v", f)
+	}
+	if f := doctor.ExamineForgotten(many[:1]); len(f.Details) != 0 || !strings.Contains(f.Text, "tenant t0000 are here") {
+		t.Errorf("of one it says %+v", f)
+	}
+	if f := doctor.ExamineForgotten(nil); f.State != "ok" {
+		t.Errorf("of none it says %+v", f)
 	}
 }

@@ -18,8 +18,8 @@ import (
 func examineAccess(ctx context.Context, c *cli.Client, s *cli.Settings) []Finding {
 	all := programs("/proc")
 	users := sync.OnceValues(func() (access.Answer, error) { return usersOf(ctx, s) })
-	return append([]Finding{examineEntry(c, s), examineRole(ctx, c, s), judgeArguments(all),
-		examineSeed(c, s, all, users), examineUsers(s, users)}, examineForgotten(ctx, s)...)
+	return []Finding{examineEntry(c, s), examineRole(ctx, c, s), judgeArguments(all),
+		examineSeed(c, s, all, users), examineUsers(s, users), examineForgotten(ctx, s)}
 }
 
 func roleOf(c *access.Credentials) access.Role {

@@ -3,9 +3,11 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -142,10 +144,10 @@ func lostKeyNext(c api.Checkpoint) string {
 
 // examineForgotten says which tenants a host has a second copy of, and does nothing for. It asks
 // about no tenant, as `tenant ls` does.
-func examineForgotten(ctx context.Context, s *cli.Settings) (findings []Finding) {
+func examineForgotten(ctx context.Context, s *cli.Settings) Finding {
 	const check = "tenants"
 	if self := s.Self; self != nil && self.Role != access.Local && self.Tenant != access.AllTenants {
-		return []Finding{skipped(check, "", "not checked: only users of all tenants are told")}
+		return skipped(check, "", "not checked: only users of all tenants are told")
 	}
 	var tenants api.TenantsAnswer
 	s.Everywhere(true)
@@ -154,16 +156,30 @@ func examineForgotten(ctx context.Context, s *cli.Settings) (findings []Finding)
 		return err
 	})
 	if err != nil {
-		return []Finding{problem(check, err)}
+		return problem(check, err)
 	}
-	for _, tenant := range tenants.Forgotten {
-		findings = append(findings, broken(check, fmt.Sprintf("sagenbaum tenant add %[1]s, then "+
-			"sagenbaum ledger repair --tenant %[1]s --dry-run --reason \"look first\" "+
-			"(docs/guide/repair.md)", tenant), "the tiles of tenant %s are here, and the control stream "+
-			"does not name it: its deadlines and undos wait", tenant))
+	return ExamineForgotten(tenants.Forgotten)
+}
+
+// ExamineForgotten judges the tenants that only their tiles name. With the folder of a server all
+// of them are lost at once, so that it names some.
+func ExamineForgotten(forgotten []string) Finding {
+	const check = "tenants"
+	n := len(forgotten)
+	if n == 0 {
+		return ok(check, "all that have tiles here are served")
 	}
-	if len(findings) == 0 {
-		findings = append(findings, ok(check, "all that have tiles here are served"))
+	next := fmt.Sprintf("sagenbaum tenant add %[1]s, then sagenbaum ledger repair --tenant %[1]s "+
+		"--dry-run --reason \"look first\"", forgotten[0])
+	if n == 1 {
+		return broken(check, next+" (docs/guide/repair.md)", "the tiles of tenant %s are here, "+
+			"and the control stream does not name it: its deadlines and undos wait", forgotten[0])
 	}
-	return findings
+	f := broken(check, next+"; the same for each (docs/guide/repair.md)", "the tiles of %d "+
+		"tenants are here, and the control stream does not name them: their deadlines and undos wait", n)
+	f.Details = slices.Clone(forgotten[:min(n, status.StuckShown)])
+	if more := n - len(f.Details); more > 0 {
+		f.Details = append(f.Details, fmt.Sprintf("and %d more: sagenbaum tenant ls", more))
+	}
+	return f
 }
