@@ -72,10 +72,50 @@ func TestTheDoctorNamesSomeOfManyForgottenTenants(t *testing.T) {
 		!strings.Contains(f.Next, "tenant add t0000") || !strings.Contains(f.Next, "each") {
 		t.Errorf("it says %+v", f)
 	}
-	if f := doctor.ExamineForgotten(many[:1]); len(f.Details) != 0 || !strings.Contains(f.Text, "tenant t0000 are here") {
+	if f := doctor.ExamineForgotten(many[:1]); len(f.Details) != 0 ||
+		!strings.Contains(f.Text, "tenant t0000 are here") {
 		t.Errorf("of one it says %+v", f)
 	}
 	if f := doctor.ExamineForgotten(nil); f.State != "ok" {
 		t.Errorf("of none it says %+v", f)
 	}
+}
+
+// TestATenantIsShownWithAllThatIsSetOfIt, in the words of the flags that set it, and what is the default:
+// also to an operator of that tenant alone.
+func TestATenantIsShownWithAllThatIsSetOfIt(t *testing.T) {
+	t.Parallel()
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t))
+	s.Ask(t, "default", "tenant", "limits", "default", "--actor", "ana", "--reason", "contract 4711",
+		"--records", "500", "--default-deadline", "36h", "--bytes", "33554432", "--require-names").
+		Wants(t, "tenant limits", cli.ExitGood)
+	creds := s.User(t, "one", "operator")
+	wants := []string{"\nchanged      ", ", by ana: contract 4711\n", "\nrequires     a writer for plans",
+		"\nopen plans   1000000 (default)\n", "\nrecords      500\n", "\nbytes        33554432\n",
+		"\ndefault deadline 36h0m0s\n", "\nconnections  10000 (default)\n",
+		"\nheld conditions 10000000 (default)\n", "\nfacts        10000000 (default)\n"}
+	for _, as := range [][]string{nil, {"--creds", creds}} {
+		cmdtest.Eventually(t, "it is shown", func() (string, bool) {
+			args := append([]string{"tenant", "show", "default", "--server", s.URL}, as...)
+			r := cmdtest.Run(t, args...)
+			for _, text := range wants {
+				if !strings.Contains(r.Stdout, text) {
+					return fmt.Sprintf("%v\n%s%s\nwithout %q", as, r.Stdout, r.Stderr, text), false
+				}
+			}
+			return "", true
+		})
+	}
+	shown := cmdtest.Decoded[api.Status](t, s.Ask(t, "default", "status", "-o", "json"))
+	if shown.Entry == nil || shown.Entry.Limits.Records != 500 || shown.Entry.Limits.OpenPlans != 0 ||
+		shown.Effective == nil || shown.Effective.OpenPlans != 1_000_000 || shown.Effective.Connections != 10_000 {
+		t.Errorf("as JSON: %+v, %+v", shown.Entry, shown.Effective)
+	}
+	s.Ask(t, "default", "tenant", "limits", "default", "--records", "default", "--actor", "ana").
+		Wants(t, "tenant limits", cli.ExitGood)
+	cmdtest.Eventually(t, "the default is shown", func() (string, bool) {
+		r := s.Ask(t, "default", "tenant", "show", "default")
+		return r.Stdout, strings.Contains(r.Stdout, "\nrecords      no limit (default)\n")
+	})
+	s.End(t).Wants(t, "serve", cli.ExitGood)
 }

@@ -96,6 +96,7 @@ func newActor(h *Host, tenant string) *actor {
 		Cascade:     api.Cascade(h.cfg.Cascade.OrDefault()),
 		MemoryBytes: h.cfg.MemoryBytes, Lossy: h.cfg.AcceptLossyBroker, Room: a.bound.room,
 		Durable: h.cfg.DurableServer,
+		Entry:   func() (*api.TenantEntry, *api.TenantLimits) { return h.roster.shown(tenant) },
 	})
 	return a
 }

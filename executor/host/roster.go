@@ -53,6 +53,16 @@ func (r *roster) entry(tenant string) (api.TenantEntry, bool) {
 	return e, ok
 }
 
+// shown is what others see of the entry of a tenant; nil: it has none.
+func (r *roster) shown(tenant string) (*api.TenantEntry, *api.TenantLimits) {
+	e, there := r.entry(tenant)
+	if !there {
+		return nil, nil
+	}
+	effective := tenancy.Effective(e.Limits)
+	return &e, &effective
+}
+
 // waits shows for all tenants that writes to their state wait, as store.Room.Waits says.
 func (r *roster) waits(problem string) {
 	r.mu.Lock()

@@ -78,6 +78,10 @@ type Status struct {
 	Folding  *Folding `json:"folding,omitempty"` // while the host catches up with the ledger
 	// May is what the tenant may do from the last record on that says so; nil: nothing is limited.
 	May *TenantMay `json:"may,omitempty"`
+	// Entry is what the control stream says of the tenant, and Effective its limits with the
+	// defaults filled in; nil: the host that answers finds no entry there.
+	Entry     *TenantEntry  `json:"entry,omitempty"`
+	Effective *TenantLimits `json:"effective,omitempty"`
 }
 
 // Halt is what a guard has found, for which a tenant is halted.

@@ -29,20 +29,22 @@ not be sent, or the executor does not hold the tenant.`,
 			"default -o json",
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return ShowStatus(cmd, s)
+			return ShowStatus(cmd, s, WriteStatus)
 		},
 	}
 }
 
-// ShowStatus shows a tenant's status; its error is ErrLook where someone should look.
-func ShowStatus(cmd *cobra.Command, s *cli.Settings) error {
+// ShowStatus shows a tenant's status, to people as write does; its error is ErrLook where someone
+// should look.
+func ShowStatus(cmd *cobra.Command, s *cli.Settings,
+	write func(io.Writer, cli.Pen, TenantStatus, time.Time)) error {
 	return s.With(func(c *cli.Client) error {
 		status, err := statusInFull(cmd.Context(), c)
 		if err != nil {
 			return cli.Failed("show the status", err)
 		}
 		if err := s.Print(cmd, status,
-			func() { WriteStatus(cmd.OutOrStdout(), s.Pen(cmd), status, time.Now()) }); err != nil {
+			func() { write(cmd.OutOrStdout(), s.Pen(cmd), status, time.Now()) }); err != nil {
 			return err
 		}
 		return cli.Look(nil, WantsLook(status.Status))

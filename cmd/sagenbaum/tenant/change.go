@@ -150,28 +150,35 @@ func writeChanged(out io.Writer, v changed) {
 	}
 	fmt.Fprintf(out, "%-12s %s\n", "state", state)
 	fmt.Fprintf(out, "%-12s %s, by %s\n", "changed", cli.Relative(v.AtNs, time.Now()), v.By)
-	if v.RequireNames {
+	writeLimits(out, v.TenantEntry, v.Effective)
+}
+
+// writeLimits writes what an entry sets of a tenant, in the words of the flags, and the defaults.
+func writeLimits(out io.Writer, e api.TenantEntry, effective api.TenantLimits) {
+	if e.RequireNames {
 		fmt.Fprintf(out, "%-12s a writer for plans, an id for facts, verdicts and requests\n", "requires")
 	}
 	for _, l := range tenancy.Limits() {
 		fmt.Fprintf(out, "%-12s %s\n", strings.ReplaceAll(l.Name, "_", " "),
-			limitText(l, v.Effective, v.Limits))
+			limitText(l, effective, e.Limits))
 	}
 }
 
 func limitText(l tenancy.Limit, effective, set api.TenantLimits) string {
 	n := *l.Of(&effective)
+	text := fmt.Sprint(n)
 	switch {
 	case n == 0 && l.IsSpan():
-		return "none"
+		text = "none"
 	case n == 0:
-		return "no limit"
+		text = "no limit"
 	case l.IsSpan():
-		return (time.Duration(n) * time.Second).String()
-	case *l.Of(&set) == 0:
-		return fmt.Sprintf("%d (default)", n)
+		text = (time.Duration(n) * time.Second).String()
 	}
-	return fmt.Sprint(n)
+	if *l.Of(&set) == 0 {
+		text += " (default)"
+	}
+	return text
 }
 
 func newTenantAdd(s *cli.Settings) *cobra.Command {

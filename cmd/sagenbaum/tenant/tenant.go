@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,16 +118,20 @@ func addTenant(t *cli.Table, one tenantListed) {
 
 func newTenantShow(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
-		Use:     "show TENANT",
-		Short:   "Show the status of one tenant, as 'status --tenant' does",
-		Example: "  sagenbaum tenant show default",
+		Use:   "show TENANT",
+		Short: "Show the status of one tenant, and all that is set of it",
+		Long: `Show the status of one tenant, as 'status --tenant TENANT' does, and what 'tenant add'
+and 'tenant limits' have set of it: who has changed it last, and each limit, under the
+name of its flag, or its default. A tenant that is in no control stream has none of these.
+Of a tenant that was erased, show its erasure. Exit code 1 as with 'status'.`,
+		Example: "  sagenbaum tenant show default\n  sagenbaum tenant show shops -o json",
 		Args:    cli.Exactly("TENANT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !ledger.ValidToken(args[0]) {
 				return cli.Fail(cli.ExitUsage, "sagenbaum tenant ls", "%.80q is no tenant", args[0])
 			}
 			s.Tenant = args[0]
-			err := status.ShowStatus(cmd, s)
+			err := status.ShowStatus(cmd, s, writeTenant)
 			var f *cli.Failure
 			if !errors.As(err, &f) || f.Code != cli.ExitNoServer {
 				return err
@@ -141,6 +146,21 @@ func newTenantShow(s *cli.Settings) *cobra.Command {
 				})
 		},
 	}
+}
+
+// writeTenant prints the status of a tenant for people, and what its entry sets.
+func writeTenant(w io.Writer, p cli.Pen, v status.TenantStatus, now time.Time) {
+	status.WriteStatus(w, p, v, now)
+	if v.Entry == nil || v.Effective == nil {
+		return
+	}
+	e := cli.ForPeople(*v.Entry)
+	by := "by " + e.By
+	if e.Reason != "" {
+		by += ": " + e.Reason
+	}
+	fmt.Fprintf(w, "%-12s %s, %s\n", "changed", cli.Relative(e.AtNs, now), by)
+	writeLimits(w, e, *v.Effective)
 }
 
 // newTenantExport is 'ledger export' for a tenant by its name.

@@ -58,6 +58,9 @@ type Config struct {
 	Disks    func() []api.Disk   // of this host
 	// Room is what the ledger takes on disk, the limit of it (0: none), and whether it is full.
 	Room func() (used, most uint64, full bool)
+	// Entry is what the control stream says of the tenant, and its limits with the defaults filled
+	// in; nil: nothing.
+	Entry func() (*api.TenantEntry, *api.TenantLimits)
 
 	Cascade     api.Cascade
 	MemoryBytes int64  // of working memory; 0: no limit

@@ -30,6 +30,7 @@ func (d *Desk) status() (api.StatusAnswer, error) {
 	shown.RefusedReplies, shown.UnreadFields = d.Workers.notCounted()
 	full := d.showRoom(&shown)
 	d.showBlobs(&shown)
+	shown.Entry, shown.Effective = d.Entry()
 	b := d.Board
 	b.mu.Lock()
 	defer b.mu.Unlock()
