@@ -76,8 +76,7 @@ func newActor(h *Host, tenant string) *actor {
 		host: h, tenant: tenant, log: h.log.With("tenant", tenant),
 		kv: store.NewKV(h.db, tenant), use: newProcessorUse(h.share), acks: make(chan ack, 1),
 		erasing: make(chan struct{}, 1), governed: make(chan struct{}, 1), bound: newBound(),
-		wake: time.NewTimer(time.Hour), lead: newLeadership(h.cfg.Conn, tenant, h.cfg.Holder),
-		keys:     h.newKeyring(tenant),
+		wake: time.NewTimer(time.Hour), keys: h.newKeyring(tenant),
 		observer: observe.NewObserver(tenant, h.cfg.Metrics, h.cfg.Tracer, h.clock.now),
 	}
 	a.progress.log, a.progress.every = a.log, progressEvery
@@ -87,6 +86,7 @@ func newActor(h *Host, tenant string) *actor {
 	a.blobs = h.newBlobs(a)
 	meter := a.observer.Meter
 	a.board, a.workers = ask.NewBoard(meter), ask.NewWorkers(meter, h.clock.now, a.log)
+	a.lead = newLeadership(h.cfg.Conn, tenant, h.cfg.Holder, a.board, a.log)
 	a.desk = ask.New(ask.Config{
 		Tenant: tenant, Holder: h.cfg.Holder, Conn: h.cfg.Conn, DB: h.db, Dir: h.cfg.Dir, Log: a.log,
 		Now: h.clock.now, Board: a.board, Workers: a.workers, Keys: a.keys, Blobs: a.blobs,

@@ -37,6 +37,9 @@ type dispatcher struct {
 	// open gives what a command takes in the clear, and the single values that it
 	// opened; nil: the arguments are sent as they are. It may take a while.
 	open func(executor.Command) (json.RawMessage, []json.RawMessage, error)
+	// stays is false from when the tenant is another host's to send for, although its loop, which
+	// waits for room, has not stopped this dispatcher yet; nil: it stays.
+	stays func() bool
 
 	mu      sync.Mutex
 	flights *turn.Flights
@@ -108,6 +111,9 @@ func (d *dispatcher) mayBeSent(f *flight) bool {
 	defer d.mu.Unlock()
 	if d.stopped {
 		return false
+	}
+	if d.stays != nil && !d.stays() {
+		return false // the term has ended, and stop comes
 	}
 	may, verdict := d.flights.MaySend(f.Flight, d.now().EpochNs)
 	d.follow(f, verdict)

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -32,15 +33,19 @@ type leadership struct {
 	me       string
 	conn     *nats.Conn
 	holders  *jetstream.Holders // set before the host runs
-	doubt    chan struct{}      // buffered 1: another term has begun, is the lock still this host's?
-	released chan struct{}      // buffered 1: another host has given the lock back
-	until    atomic.Int64       // since began, ns: until then the lock is this host's for sure
+	board    *ask.Board         // of the tenant
+	log      *slog.Logger
+	doubt    chan struct{} // buffered 1: another term has begun, is the lock still this host's?
+	released chan struct{} // buffered 1: another host has given the lock back
+	until    atomic.Int64  // since began, ns: until then the lock is this host's for sure
+	givenUp  atomic.Uint64 // how often it was, while the tenant's loop may have waited for room
 	began    time.Time
 }
 
-func newLeadership(conn *nats.Conn, tenant, me string) *leadership {
-	return &leadership{tenant: tenant, me: me, conn: conn, doubt: make(chan struct{}, 1),
-		released: make(chan struct{}, 1), began: time.Now()}
+func newLeadership(conn *nats.Conn, tenant, me string, board *ask.Board,
+	log *slog.Logger) *leadership {
+	return &leadership{tenant: tenant, me: me, conn: conn, board: board, log: log,
+		doubt: make(chan struct{}, 1), released: make(chan struct{}, 1), began: time.Now()}
 }
 
 // safe reports whether the lock is this host's for sure: it was renewed, and has not run out
@@ -69,7 +74,7 @@ func (l *leadership) keep(ctx context.Context, events chan<- holderEvent) {
 	k := &keeper{holders: l.holders, tenant: l.tenant, me: l.me}
 	told := holderEvent{current: "?"}
 	for ctx.Err() == nil {
-		event, wait := k.turn(ctx)
+		event, wait := l.turn(ctx, k)
 		l.until.Store(int64(k.safe().Sub(l.began)))
 		if event != told {
 			select {
@@ -94,6 +99,46 @@ func (l *leadership) keep(ctx context.Context, events chan<- holderEvent) {
 	l.until.Store(0)
 	if k.held {
 		l.giveBack(ctx, k)
+	}
+}
+
+// turn asks for the lock or renews it, while this host can write. One whose writes have waited for
+// room as long as a lock lasts gives it up: another host with room goes on. It asks for none until
+// it has room, so that hosts that wait do not hand it to each other.
+func (l *leadership) turn(ctx context.Context, k *keeper) (holderEvent, time.Duration) {
+	ttl, waited := l.holders.TTL(), l.board.Waited()
+	if waited == 0 || k.held && waited < ttl {
+		l.board.Elsewhere(false)
+		return k.turn(ctx)
+	}
+	if k.held {
+		l.log.Warn("the tenant is given up: writes wait for room", "for", waited)
+		k.held = false
+		l.until.Store(0)
+		l.givenUp.Add(1)
+		l.giveBack(ctx, k)
+		k.eager = eagerTries
+	}
+	l.board.Elsewhere(l.elsewhere(ctx))
+	if k.eager > 0 { // another host takes it soon, and then this one answers no more
+		k.eager--
+		return holderEvent{}, ttl / lateFactor
+	}
+	return holderEvent{}, ttl / renewFactor
+}
+
+// stays reports, from any goroutine and from its call on, whether the lock was not given up since.
+func (l *leadership) stays() func() bool {
+	was := l.givenUp.Load()
+	return func() bool { return l.givenUp.Load() == was }
+}
+
+// waits notes that writes begin to wait for room, as store.Room.Waits says. Where they do not any
+// more, the lock is asked for at once.
+func (l *leadership) waits(problem string) {
+	l.board.Waits(problem)
+	if problem == "" {
+		l.askAgain()
 	}
 }
 

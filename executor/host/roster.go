@@ -69,7 +69,7 @@ func (r *roster) waits(problem string) {
 	defer r.mu.Unlock()
 	r.full = problem
 	for _, a := range r.order {
-		a.board.Waits(problem)
+		a.lead.waits(problem)
 	}
 }
 
@@ -119,7 +119,7 @@ func (h *Host) enlist(tenant string, late bool) *actor {
 	}
 	r.order, r.byName[tenant] = append(r.order, a), a
 	if r.full != "" {
-		a.board.Waits(r.full)
+		a.lead.waits(r.full)
 	}
 	return a
 }

@@ -245,7 +245,7 @@ func (a *actor) attach(ctx context.Context) error {
 	if a.tiles, err = tiles.Open(a.host.tilesRoot(), a.tenant, a.log, a.life.Done()); err != nil {
 		return err
 	}
-	a.tiles.OnFull(a.board.Waits)
+	a.tiles.OnFull(a.lead.waits)
 	if err := a.tiles.CheckOwn(); err != nil { // before a repair beside them goes on
 		return err
 	}

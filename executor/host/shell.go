@@ -49,6 +49,7 @@ func (s shell) Open(out *turn.Outbound) error {
 	d := newDispatcher(&out.Flights, actuator, a.host.clock.instant, meter)
 	out.Flights.MayRun = s.mayRun(a.session.Term())
 	d.heard, d.open, d.stuckAfter = a.workers.Heard, a.openCommand, cfg.StuckAfter
+	d.stays = a.lead.stays()
 	d.stuck = func(f *flight, since time.Time) { pages.Tell(page.Stuck(f.Command, f.Working, since)) }
 	d.unstuck = func(f *flight) { pages.Withdraw(page.Stuck(f.Command, f.Working, time.Now())) }
 	a.out = &outbound{replies: actuator, dispatch: d, pages: pages,

@@ -27,10 +27,11 @@ type Board struct {
 	problem   string
 	waits     int                // stores whose writes wait for room on their disk
 	full      string             // what the last of them waits for
+	since     time.Time          // when the first of them began to
 	halt      *api.Halt          // in ModeHalted
 	erased    *api.TenantErasure // in ModeErased
 	sinceNs   int64              // stamp of the term in the ledger; 0: none yet
-	elsewhere bool               // halted here, and another host holds the tenant
+	elsewhere bool               // stopped here, and another host holds the tenant
 	refusal   string             // why the stream refuses appends now
 	records   ledger.Store       // nil before it is open
 	copies    *tiles.Files
@@ -112,15 +113,29 @@ func (b *Board) enter(mode, problem string, halt *api.Halt) {
 func (b *Board) Waits(problem string) {
 	b.mu.Lock()
 	was, _ := b.shown()
-	if problem == "" {
+	switch {
+	case problem == "":
 		b.waits--
-	} else {
+	case b.waits == 0:
+		b.since = time.Now()
+		fallthrough
+	default:
 		b.waits, b.full = b.waits+1, problem
 	}
 	is, _ := b.shown()
 	b.meter.Mode(was, is)
 	b.mu.Unlock()
 	b.Feed.nudge()
+}
+
+// Waited is for how long writes of a store have waited for room; 0: none waits.
+func (b *Board) Waited() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waits == 0 {
+		return 0
+	}
+	return max(time.Since(b.since), 1)
 }
 
 // shown is the mode that others see, and why. The loop enters none while it waits for room.
@@ -158,7 +173,7 @@ func (b *Board) TermBegan(stampNs int64) {
 }
 
 // Elsewhere notes whether another host holds the tenant, while it is halted or degraded
-// here: that host answers.
+// here, or writes wait for room: that host answers.
 func (b *Board) Elsewhere(held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -295,12 +310,14 @@ func (b *Board) wake() {
 const settleMax = 250 * time.Millisecond
 
 // settle waits until what is folded now is written, so that a question finds all that anybody
-// was told.
+// was told. While writes wait for room it does not: who asks for the hosts waits for less.
 func (b *Board) settle() {
 	b.mu.Lock()
-	folded := b.folded
+	folded, full := b.folded, b.waits > 0
 	b.mu.Unlock()
-	b.Await(folded, settleMax)
+	if !full {
+		b.Await(folded, settleMax)
+	}
 }
 
 // Await waits until a sequence is folded and written, and reports whether it is; it gives up
@@ -428,7 +445,7 @@ func (b *Board) awaitHalt(ctx context.Context) {
 func (b *Board) silent() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	stopped := b.mode == api.ModeHalted || b.mode == api.ModeDegraded
+	stopped := b.mode == api.ModeHalted || b.mode == api.ModeDegraded || b.waits > 0
 	return b.mode == api.ModeStandby && b.problem != "" || stopped && b.elsewhere
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/doctor"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/status"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -247,11 +249,7 @@ func TestADiskThatRunsFullBeneathItsHostDegradesTheTenant(t *testing.T) {
 			s := cmdtest.ServeFor(t, data, args...)
 			empty := cmdtest.FillDisk(t, disk)
 			conn := cmdtest.Dial(t, s.URL)
-			fact, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{
-				Key: "k", Value: []byte(`"` + strings.Repeat("x", 60_000) + `"`)}}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fact := largeFact(t)
 			cmdtest.Until(t, ctx, "readyz says that it is degraded", func() bool {
 				for range 10 {
 					if err := conn.Publish("saga.default.fact.src", fact); err != nil {
@@ -279,6 +277,68 @@ func TestADiskThatRunsFullBeneathItsHostDegradesTheTenant(t *testing.T) {
 			s.End(t).Wants(t, "serve", cli.ExitGood)
 		})
 	}
+}
+
+// A disk runs full beneath the host that holds a tenant, and another host has room: that one takes the
+// tenant over, and alone answers for it. The first one stands by once it has room.
+func TestAHostWithRoomTakesOverFromOneThatWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	for name, folder := range map[string]string{"tiles": "tiles", "state": "executor"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, NoSync: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(server.Close)
+			flags := []string{"--nats", server.URL(), "--accept-lossy-broker", "--lease-ttl", "2s", "--holder"}
+			disk, data, more := onSmallDisk(t, folder)
+			first := cmdtest.ServeFor(t, data, append(append(more, flags...), "host-a")...)
+			second := cmdtest.ServeFor(t, cmdtest.DataDir(t), append(flags, "host-b")...)
+			empty := cmdtest.FillDisk(t, disk)
+			conn := cmdtest.Dial(t, server.URL())
+			fact := largeFact(t)
+			held := func(others string) bool {
+				v := cmdtest.Decoded[status.TenantStatus](t, second.Ask(t, "default", "status", "-o", "json"))
+				return v.Mode == api.ModeHolding && v.Holder == "host-b" && len(v.Hosts) == 2 &&
+					slices.ContainsFunc(v.Hosts, func(h api.Host) bool { return h.Mode == others })
+			}
+			cmdtest.Until(t, ctx, "host-b holds the tenant, and host-a is degraded", func() bool {
+				if err := conn.Publish("saga.default.fact.src", fact); err != nil {
+					t.Fatal(err)
+				}
+				return held(api.ModeDegraded)
+			})
+			cmdtest.Until(t, ctx, "host-b alone answers", func() bool {
+				for range 5 {
+					v := cmdtest.Decoded[api.Status](t, second.Ask(t, "default", "status", "-o", "json"))
+					if v.Mode != api.ModeHolding || v.Holder != "host-b" {
+						return false
+					}
+				}
+				return true
+			})
+			second.Ask(t, "default", "fact", "put", "later", "1").Wants(t, "fact put", cli.ExitGood)
+			empty()
+			cmdtest.Until(t, ctx, "host-a stands by", func() bool { return held(api.ModeStandby) })
+			second.End(t).Wants(t, "serve of host-b", cli.ExitGood)
+			holdingAgain(t, ctx, first, "last")
+			first.End(t).Wants(t, "serve of host-a", cli.ExitGood)
+		})
+	}
+}
+
+// largeFact is a commit that fills a disk soon.
+func largeFact(t *testing.T) []byte {
+	t.Helper()
+	fact, err := ledger.EncodeCommit([]*pb.Record{{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{
+		Key: "k", Value: []byte(`"` + strings.Repeat("x", 60_000) + `"`)}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fact
 }
 
 func readyOf(t *testing.T, address string) string {
