@@ -119,3 +119,14 @@ func TestATenantIsShownWithAllThatIsSetOfIt(t *testing.T) {
 	})
 	s.End(t).Wants(t, "serve", cli.ExitGood)
 }
+
+// TestTheHelpOfADefaultDeadlineSaysWhatItTakes, and what is so without one.
+func TestTheHelpOfADefaultDeadlineSaysWhatItTakes(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"add", "limits"} {
+		help := cmdtest.Run(t, "tenant", verb, "--help").Stdout
+		if !strings.Contains(help, `a plan which names no deadline is open, also as in 24h, or "default": none`) {
+			t.Errorf("tenant %s --help:\n%s", verb, help)
+		}
+	}
+}

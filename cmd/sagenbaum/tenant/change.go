@@ -55,12 +55,15 @@ func (v *limitValue) Set(text string) error {
 // limitFlags adds a flag for each limit.
 func (c *changing) limitFlags(cmd *cobra.Command) {
 	for _, l := range tenancy.Limits() {
-		text := "no limit"
-		if l.Default != 0 {
+		text, what := "no limit", l.What
+		switch {
+		case l.IsSpan():
+			text, what = "none", what+", also as in 24h"
+		case l.Default != 0:
 			text = strconv.FormatUint(l.Default, 10)
 		}
 		cmd.Flags().Var(&limitValue{l, &c.request}, strings.TrimPrefix(l.Flag(), "--"),
-			fmt.Sprintf("at most `N` %s, or %q: %s", l.What, limitDefault, text))
+			fmt.Sprintf("at most `N` %s, or %q: %s", what, limitDefault, text))
 	}
 	cmd.Flags().BoolFunc("require-names", "refuse plans without a writer, and facts, verdicts and "+
 		"requests without an id; =false: take them", func(text string) error {
