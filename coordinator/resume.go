@@ -64,7 +64,7 @@ func (c *Coordinator) resume(ctx context.Context, id string) (*Plan, error) {
 	p := newPlan(c, opening)
 	p.opening = resumes(id, history)
 	p.asked, p.resumed, p.follows = true, true, history.WriterAt
-	if history.Writer == c.writer && p.follows > 0 { // its hold goes on, or that of a process before it
+	if history.Writer == c.writer && p.follows > 0 { // its hold, or an earlier process's, goes on
 		p.follows--
 	}
 	if err := c.hold(p); err != nil {

@@ -83,10 +83,10 @@ func provision(ctx context.Context, client js.JetStream, cfg Config) (js.Stream,
 	return stream, contradiction(stream.CachedInfo().Config, want, cfg)
 }
 
-// mendCompression ends the compression of a stream that has replicas; the blocks that are there stay
-// as they are. One that has none goes on to be compressed. Who may not change a stream opens it as
-// it is: a host may.
-func mendCompression(ctx context.Context, client js.JetStream, stream js.Stream) (js.Stream, error) {
+// mendCompression ends the compression of a stream that has replicas; the blocks that are there
+// stay as they are. Who may not change a stream opens it as it is: a host may.
+func mendCompression(ctx context.Context, client js.JetStream, stream js.Stream) (js.Stream,
+	error) {
 	config := stream.CachedInfo().Config
 	if config.Replicas <= 1 || config.Compression == js.NoCompression {
 		return stream, nil
