@@ -16,12 +16,23 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
+	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // TestTheTypeScriptClient runs the tests of coordinator/typescript.
 func TestTheTypeScriptClient(t *testing.T) {
 	client(t, "node", "../typescript", "--test", "--test-reporter=spec", "test.mjs", "test_door.mjs")
+}
+
+// The frameworks whose tools are tested, in these versions.
+var frameworks = []string{"ai@6.0.326", "@langchain/core@1.4.0", "@langchain/langgraph@1.7.3",
+	"@openai/agents@0.20.0", "zod@4.6.7"}
+
+// TestTheToolsOfFrameworks runs coordinator/typescript/test_frameworks.mjs with what npm has.
+func TestTheToolsOfFrameworks(t *testing.T) {
+	t.Setenv("FRAMEWORKS", testenv.NPM(t, frameworks...))
+	client(t, "node", "../typescript", "--test", "--test-reporter=spec", "test_frameworks.mjs")
 }
 
 // TestThePythonClient runs coordinator/python/test_client.py.

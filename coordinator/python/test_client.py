@@ -5,12 +5,14 @@ import asyncio
 import base64
 import concurrent.futures
 import http.server
+import inspect
 import json
 import os
 import socket
 import tempfile
 import threading
 import time
+import typing
 import unittest
 import unittest.mock
 from datetime import datetime, timedelta, timezone
@@ -348,6 +350,29 @@ class Plans(unittest.TestCase):
         self.assertEqual(given, [{"page": "a", "lines": 3, "of": None},
                                  {"page": "b", "lines": 4, "more": (5,), "of": "x", "rest": {"z": 6}}])
         p.cancel()
+
+    def test_a_framework_sees_the_function_in_its_tool(self):
+        # The OpenAI Agents SDK, LangChain, pydantic-ai and CrewAI derive the schema from these, and give what the
+        # model wants by name.
+        for plan, is_async in ((sb.plan(id="py-seen"), False), (AsyncSagenbaum.connect().plan(), True)):
+            def read(page: str, lines: int = 3) -> "list[str]":
+                """Reads a page.
+
+                Args:
+                    page: which one
+                """
+                return [page, lines]
+
+            made = plan.tool("page.read")(read)
+            self.assertEqual(inspect.signature(made), inspect.signature(read))
+            self.assertEqual(typing.get_type_hints(made), {"page": str, "lines": int, "return": list[str]})
+            self.assertEqual((made.__name__, made.__doc__, made.__annotations__, made.__module__),
+                             (read.__name__, read.__doc__, read.__annotations__, read.__module__))
+            self.assertEqual(inspect.iscoroutinefunction(made), is_async)
+            if not is_async:
+                self.assertEqual([made(**{"page": "a", "lines": 1}), made("b")], [["a", 1], ["b", 3]])
+                self.assertEqual([a["outcome"] for a in plan.get()["acts"]], ["completed"] * 2)
+                plan.cancel()
 
     def test_a_coroutine_function_is_refused_before_anything_is_registered(self):
         async def read():

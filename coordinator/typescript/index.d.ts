@@ -163,7 +163,11 @@ export class Plan {
   readonly recorded: Act[];
   readonly resumed: boolean;
   do<I, O>(capability: string, input: I, forward: (call: Call<I>) => Promise<O> | O, options?: ActOptions): Promise<O>;
-  tool<I, O>(capability: string, forward: (input: I, call: Call<I>) => Promise<O> | O, options?: ActOptions): (input: I, options?: ActOptions) => Promise<O>;
+  /**
+   * A tool that is an action each time it is called, with its input. Of what a framework gives beside that, the call
+   * is aborted by a `signal` or `abortSignal`, and the rest is not looked at.
+   */
+  tool<I, O>(capability: string, forward: (input: I, call: Call<I>) => Promise<O> | O, options?: ActOptions): (input: I, ...beside: unknown[]) => Promise<O>;
   /** Registers an act that a worker makes once the plan is committed, for what cannot be undone. */
   stage(capability: string, input?: unknown, options?: { id?: string; after?: string[]; branch?: boolean; signal?: AbortSignal }): Promise<{ plan: string; action: string; state: "staged"; number: number; key: string; sequence: number }>;
   /** Waits, after the commit, for what became of what is staged; undefined: nothing is. */

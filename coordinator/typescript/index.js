@@ -333,9 +333,16 @@ export class Plan {
     }
   }
 
-  /** A tool that is an action each time it is called. */
+  /**
+   * A tool that is an action each time it is called, with its input. Of what a framework gives beside
+   * that, the call is aborted by a `signal` or `abortSignal`, and the rest is not looked at.
+   */
   tool(capability, forward, options = {}) {
-    return (input, more = {}) => this.do(capability, input, (call) => forward(input, call), { ...options, ...more });
+    return (input, ...beside) => {
+      const found = beside.map((b) => b?.abortSignal ?? b?.signal).filter((s) => s instanceof AbortSignal);
+      const signal = anyOf(options.signal, ...found);
+      return this.do(capability, input, (call) => forward(input, call), { ...options, signal });
+    };
   }
 
   /**

@@ -30,6 +30,25 @@ test("a plan is committed when its function returns, and each tool is called onc
   assert.deepEqual([plan.state, plan.acts.length], ["committed", 3]);
 });
 
+test("a tool takes its input, and a signal, and nothing else of what a framework gives it", async () => {
+  const p = await sb.begin({ id: "js-tool" });
+  const own = new AbortController(), late = new AbortController();
+  let seen;
+  const read = p.tool("page.read", async (page, { signal }) => { seen = signal; return page; }, { branch: true, signal: own.signal });
+  for (const beside of [[], [undefined, null], ["a", 1], [{ signal: "none", id: "x", stage: true }],
+    [{ toolCallId: "call_1", messages: [], abortSignal: late.signal }], [{ context: {} }, { signal: late.signal }]]) {
+    assert.equal(await read("a", ...beside), "a");
+    assert.equal(seen.aborted, false);
+  }
+  assert.deepEqual((await p.get()).acts.map((a) => a.action), ["1", "2", "3", "4", "5", "6"]);
+  late.abort();
+  assert.equal(seen.aborted, true);
+  await assert.rejects(read("b", { abortSignal: late.signal }), { name: "AbortError" });
+  own.abort();
+  await assert.rejects(read("b"), { name: "AbortError" });
+  await p.cancel();
+});
+
 test("a plan is undone when its function throws", async () => {
   const failed = new Error("no flight");
   await assert.rejects(sb.plan({ id: "js-bad", owner: "travel" }, async (p) => {
