@@ -17,7 +17,7 @@ import unittest
 import unittest.mock
 from datetime import datetime, timedelta, timezone
 
-from sagenbaum import (AsyncSagenbaum, Blocked, Call, Conflict, NotTaken, Recorded, Refused, Sagenbaum,
+from sagenbaum import (AsyncPlan, AsyncSagenbaum, Blocked, Call, Conflict, NotTaken, Recorded, Refused, Sagenbaum,
                        SagenbaumError, Unauthorized, Unavailable)
 
 sb = Sagenbaum.connect()
@@ -90,6 +90,38 @@ class Plans(unittest.TestCase):
                 raise KeyError("no flight")
         self.assertEqual(p.wait()["state"], "compensated")
         self.assertEqual([a["outcome"] for a in p.get()["acts"]], ["completed", "failed", "failed"])
+
+    def test_a_not_taken_that_fails_proves_nothing_and_hides_no_error(self):
+        def decline():
+            raise OSError("declined")
+
+        async def later(error):
+            self.fail("called")
+
+        p = sb.plan(id="py-not-taken")
+        for plan in (p, AsyncPlan(lambda: p)):
+            asyncio.run(self.refuses(plan, decline, later))
+        self.assertEqual(p.get().get("acts") or [], [])
+        with self.assertRaisesRegex(OSError, "^declined$") as caught:
+            p.do("page.read", "a", decline, not_taken=lambda e: e.response.status == 402)
+        self.assertRegex(caught.exception.__notes__[0], "not_taken failed: AttributeError: .*response")
+        with self.assertRaisesRegex(OSError, "^declined$"):
+            p.tool("page.read", not_taken=lambda e: 1 / 0)(decline)()
+        acts = p.get()["acts"]
+        self.assertEqual([a["outcome"] for a in acts], ["in_doubt"] * 2)
+        self.assertRegex(acts[0]["message"], "^declined; not_taken failed: AttributeError")
+        p.fail("enough")
+
+    async def refuses(self, plan, decline, later):
+        """What cannot be called is refused before anything is registered."""
+        await plan if isinstance(plan, AsyncPlan) else None
+        for field, forward, options in (("not_taken", decline, {"not_taken": "x"}), ("forward", None, {}),
+                                        ("not_taken", decline, {"not_taken": later}), ("forward", "read", {})):
+            with self.assertRaisesRegex(TypeError, f"^{field}: "):
+                done = plan.do("page.read", "a", forward, **options)
+                await done if isinstance(plan, AsyncPlan) else None
+            with self.assertRaisesRegex(TypeError, f"^{field}: "):
+                plan.tool("page.read", **options)(forward)
 
     def test_undone_where_the_commit_is_refused(self):
         release = threading.Event()

@@ -103,8 +103,8 @@ export interface ActOptions {
   branch?: boolean;
   pivot?: boolean;
   review?: boolean;
-  /** Whether an error of the tool proves that it did nothing. */
-  notTaken?: (error: any) => boolean;
+  /** Whether an error of the tool proves that it did nothing. One that throws proves nothing, and is its cause. */
+  notTaken?: (error: any) => boolean | Promise<boolean>;
   /** ms after which the call is given up, and in doubt; as many as you like. */
   timeout?: number;
   signal?: AbortSignal;

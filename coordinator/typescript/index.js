@@ -205,6 +205,7 @@ export class Plan {
   async do(capability, input, forward, options = {}) {
     if ("stage" in options) throw new TypeError("stage: given to what is called; want plan.stage");
     const { id: given, notTaken, timeout, signal, ...rest } = options;
+    checkTool(forward, notTaken);
     if (timeout != null && !(typeof timeout === "number" && timeout >= 0)) {
       throw new TypeError(`timeout: ${told(timeout)}; want a number of ms`);
     }
@@ -256,8 +257,8 @@ export class Plan {
     try {
       output = await until(call.signal, Promise.resolve().then(() => forward(call)));
     } catch (error) {
-      const refused = error instanceof NotTaken || notTaken?.(error);
-      await this.#failed(call.action, refused ? "not_taken" : "in_doubt", told(error));
+      const [refused, message] = await refusalIn(error, notTaken);
+      await this.#failed(call.action, refused ? "not_taken" : "in_doubt", message);
       throw error;
     } finally {
       stop?.();
@@ -338,6 +339,7 @@ export class Plan {
    * that, the call is aborted by a `signal` or `abortSignal`, and the rest is not looked at.
    */
   tool(capability, forward, options = {}) {
+    checkTool(forward, options.notTaken);
     return (input, ...beside) => {
       const found = beside.map((b) => b?.abortSignal ?? b?.signal).filter((s) => s instanceof AbortSignal);
       const signal = anyOf(options.signal, ...found);
@@ -492,6 +494,27 @@ export class Plan {
     } finally {
       stop();
     }
+  }
+}
+
+/** Refuses what cannot be called, before anything is registered. */
+function checkTool(forward, notTaken) {
+  if (typeof forward !== "function") throw new TypeError(`forward: ${told(forward)}; want a function`);
+  if (notTaken != null && typeof notTaken !== "function") {
+    throw new TypeError(`notTaken: ${told(notTaken)}; want a function of the error`);
+  }
+}
+
+/**
+ * Whether an error proves that the tool did nothing, and what is told of it. Where `notTaken` fails, the
+ * error of the tool is the one to go on, and proves nothing.
+ */
+async function refusalIn(error, notTaken) {
+  try {
+    return [error instanceof NotTaken || Boolean(await notTaken?.(error)), told(error)];
+  } catch (failed) {
+    if (error instanceof Error && error.cause === undefined && Object.isExtensible(error)) error.cause = failed;
+    return [false, told(`${told(error)}; notTaken failed: ${told(failed)}`)];
   }
 }
 

@@ -91,6 +91,32 @@ test("a plan is undone when its commit is refused", async () => {
   }
 });
 
+test("a notTaken that fails proves nothing, and hides no error", async () => {
+  const p = await sb.begin({ id: "js-not-taken" });
+  const never = () => assert.fail("called");
+  for (const [field, options, forward] of [["notTaken", { notTaken: "x" }, never], ["notTaken", { notTaken: true }, never],
+    ["forward", {}, undefined], ["forward", {}, "read"]]) {
+    const wanted = (e) => e instanceof TypeError && e.message.startsWith(`${field}: `);
+    await assert.rejects(p.do("page.read", "a", forward, options), wanted);
+    assert.throws(() => p.tool("page.read", forward, options), wanted);
+  }
+  assert.deepEqual((await p.get()).acts ?? [], []);
+  const wrong = (e) => e.response.status === 402;
+  const cause = new Error("of its own");
+  for (const [failed, kept] of [[new Error("declined"), undefined], [new Error("declined", { cause }), cause],
+    [Object.freeze(new Error("declined")), undefined], ["declined", undefined]]) {
+    const got = await p.do("page.read", "a", () => { throw failed; }, { notTaken: wrong }).catch((e) => e);
+    assert.equal(got, failed);
+    if (Object.isExtensible(failed)) assert.ok(kept ? got.cause === kept : got.cause instanceof TypeError);
+  }
+  await assert.rejects(p.do("page.read", "b", () => { throw new Error("401"); }, { notTaken: async () => false }), /401/);
+  await assert.rejects(p.do("page.read", "b", () => { throw new Error("402"); }, { notTaken: async () => true }), /402/);
+  const { acts } = await p.get();
+  assert.deepEqual(acts.map((a) => a.outcome), ["in_doubt", "in_doubt", "in_doubt", "in_doubt", "in_doubt", "failed"]);
+  assert.match(acts[0].message, /^declined; notTaken failed: /);
+  await p.fail("enough");
+});
+
 test("savepoints, a report, a timeout, a preview and events", async () => {
   const p = await sb.begin({ id: "js-save" });
   await p.report("hotel.book", { city: "Pisa" }, { output: { booking: "p1" } });

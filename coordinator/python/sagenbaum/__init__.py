@@ -30,6 +30,7 @@ from typing import Any, Callable
 from ._act import Blocked, Recorded, _Act, _Asks, _led
 from ._door import (Conflict, Refused, SagenbaumError, Unauthorized, Unavailable, _Door, parse_credentials,
                     waits)
+from ._tool import NotTaken, _arguments, _check_tool, _is_coroutine, _outcome, _text, _wants_call
 
 __all__ = [
     "AsyncPlan", "AsyncSagenbaum", "Blocked", "Call", "CommitWaits", "Conflict", "NotTaken", "Plan",
@@ -43,10 +44,6 @@ def new_id() -> str:
     ms = time.time_ns() // 1_000_000
     rest = int.from_bytes(os.urandom(10), "big")
     return str(uuid.UUID(int=ms << 80 | 7 << 76 | (rest >> 68) << 64 | 2 << 62 | rest & (1 << 62) - 1))
-
-
-class NotTaken(Exception):
-    """Raise it where the tool's answer proves that it did nothing. Everything else is doubt."""
 
 
 class CommitWaits(Exception):
@@ -68,15 +65,6 @@ class Call:
     input: Any
 
 
-def _text(error: BaseException) -> str:
-    """What an error says, as text that can be told."""
-    try:
-        said = str(error)
-    except Exception:  # of a __str__ that is wrong
-        said = type(error).__name__
-    return said[:1000].encode("utf-8", "replace").decode()
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         return f"{value.total_seconds():f}s"
@@ -87,40 +75,6 @@ def _plain(value: Any) -> Any:
 
 def _given(**fields: Any) -> dict[str, Any]:
     return {name: _plain(value) for name, value in fields.items() if value is not None}
-
-
-def _outcome(error: BaseException, not_taken: Callable[[BaseException], bool] | None) -> dict[str, Any]:
-    refused = isinstance(error, NotTaken) or bool(not_taken and not_taken(error))
-    return _given(outcome="not_taken" if refused else "in_doubt", message=_text(error) or None)
-
-
-def _wants_call(forward: Callable[..., Any]) -> bool:
-    """Whether a tool takes a Call: it has a parameter without a default."""
-    try:
-        parameters = inspect.signature(forward).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
-               for p in parameters)
-
-
-def _is_coroutine(function: Callable[..., Any]) -> bool:
-    of = inspect.iscoroutinefunction
-    return of(function) or of(getattr(function, "__call__", None))
-
-
-def _arguments(signature: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
-    """The arguments of a call by name, with the defaults of those that are not given."""
-    bound = signature.bind(*args, **kwargs)
-    given = set(bound.arguments)
-    bound.apply_defaults()
-    empty = {name for name, p in signature.parameters.items() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)} - given
-    return {name: value for name, value in bound.arguments.items() if name not in empty}
-
-
-def _refuse_coroutine(function: Callable[..., Any]) -> None:
-    if _is_coroutine(function):
-        raise TypeError("forward: a coroutine function; want a plain one, or AsyncSagenbaum")
 
 
 _leave_seconds = 5.0  # to tell of an action that is given up; later its commit tells it
@@ -296,7 +250,7 @@ class Plan(_PlanState):
         What the tool returns is the output; what it raises is doubt, unless it is a NotTaken or
         ``not_taken(error)`` says so. Options: after, branch, pivot, review.
         """
-        _refuse_coroutine(forward)
+        _check_tool(forward, not_taken)
         action = self._number(id)
         act = self._act(capability, input, action, options)
         with self._doing(action) as first:
@@ -319,7 +273,7 @@ class Plan(_PlanState):
         """Makes each call of a function an action; its input are the arguments by name, with defaults."""
 
         def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-            _refuse_coroutine(function)
+            _check_tool(function, options.get("not_taken"))
             signature = inspect.signature(function)
 
             @functools.wraps(function)
@@ -566,6 +520,7 @@ class AsyncPlan:
                  not_taken: Callable[[BaseException], bool] | None = None, **options: Any) -> Any:
         """As Plan.do."""
         p = self.plan
+        _check_tool(forward, not_taken, plain=False)
         action = p._number(id)
         act = p._act(capability, input, action, options)
         with p._doing(action) as first:
@@ -591,6 +546,7 @@ class AsyncPlan:
         """As Plan.tool, also for coroutine functions; plain ones run in a thread. The calls are awaited."""
 
         def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+            _check_tool(function, options.get("not_taken"), plain=False)
             signature = inspect.signature(function)
 
             @functools.wraps(function)
