@@ -4,10 +4,14 @@ whose host is killed now and then."""
 import asyncio
 import base64
 import concurrent.futures
+import dataclasses
+import decimal
 import http.server
 import inspect
 import json
+import math
 import os
+import re
 import socket
 import tempfile
 import threading
@@ -378,7 +382,40 @@ class Plans(unittest.TestCase):
         with self.assertRaises(SagenbaumError) as caught:
             sb.ask("fact.put", key="k", value=1)
         self.assertEqual(caught.exception.status, 403)
+        for field, ask in (("writer", lambda: Sagenbaum.connect(writer="")), ("id", lambda: sb.plan(id="")),
+                           ("id", lambda: sb.put_fact("k", 1, id="")), ("id", lambda: sb.retract_fact("k", id="")),
+                           ("id", lambda: sb.give_verdict(p.id, "1", "allow", id=""))):
+            with self.assertRaisesRegex(TypeError, f"^{field}: empty"):
+                ask()
+        with self.assertRaisesRegex(Refused, "^action: no name"):
+            p.do("page.read", "a", self.fail, id="")
         p.cancel()
+
+    def test_what_json_does_not_have_is_refused_with_its_path_before_anything_is_sent(self):
+        @dataclasses.dataclass
+        class Page:
+            name: str
+
+        cycle: list = []
+        cycle.append(cycle)
+        now, p = datetime.now(timezone.utc), sb.plan(id="py-json")
+        for value, kind, said in (({"a": [1, {"b": math.nan}]}, ValueError, "input.a[1].b: nan"),
+                                  (-math.inf, ValueError, "input: -inf"), ({"at": (now,)}, TypeError, "input.at[0]: a datetime"),
+                                  ({"price": decimal.Decimal("1.1")}, TypeError, "input.price: a Decimal"),
+                                  (Page("a"), TypeError, "input: a Page"), ([{1}], TypeError, r"input[0]: a set"),
+                                  ({"m": {(1, 2): 3}}, TypeError, "input.m: a key that is a tuple"),
+                                  (cycle, ValueError, "Circular")):
+            for ask in (lambda: p.do("page.read", value, self.fail), lambda: p.stage("note.post", value),
+                        lambda: p.report("page.read", value)):
+                with self.assertRaisesRegex(kind, "^" + re.escape(said)):
+                    ask()
+        self.assertEqual(p.get().get("acts") or [], [])
+        with self.assertRaisesRegex(TypeError, r"^output\.at: a datetime"):
+            p.do("page.read", {}, lambda: {"at": now}, id="done")
+        [act] = p.get()["acts"]
+        self.assertEqual((act["action"], act["outcome"]), ("done", "in_doubt"))  # it has happened
+        self.assertIn("output.at", act["message"])
+        p.fail("enough")
 
 
     def test_the_input_of_a_tool_are_its_arguments_and_their_defaults(self):

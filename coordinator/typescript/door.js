@@ -148,6 +148,12 @@ export function check(url, token, timeout) {
   }
 }
 
+/** A name that is given, or one that is made. */
+export function named(field, given, made) {
+  if (given === "") throw new TypeError(`${field}: empty; want a name, or undefined for a random one`);
+  return given ?? made();
+}
+
 export function pause(ms, signal) {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();

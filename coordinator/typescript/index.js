@@ -2,8 +2,8 @@
 // Node 20, Deno, Bun and edges. It has no rules of its own; what is wrong, the door says.
 
 import { after, anyOf, Blocked, check, CommitWaits, Conflict, credentials, direct, envOf, errorIn,
-  errorOf, jsonOf, longest, msOf, NotTaken, pause, Recorded, Refused, requestMax, SagenbaumError,
-  told, Unavailable, unproxied, waits } from "./door.js";
+  errorOf, jsonOf, longest, msOf, named, NotTaken, pause, Recorded, Refused, requestMax,
+  SagenbaumError, told, Unavailable, unproxied, waits } from "./door.js";
 
 export { Blocked, CommitWaits, Conflict, NotTaken, Recorded, Refused, SagenbaumError, Unauthorized,
   Unavailable, parseCredentials } from "./door.js";
@@ -39,7 +39,7 @@ export class Sagenbaum {
     this.base = `${url.replace(/\/$/, "")}/v1/${encodeURIComponent(tenant)}/${encodeURIComponent(name)}`;
     this.tenant = tenant;
     this.name = name;
-    this.writer = writer ?? `js-${crypto.randomUUID()}`;
+    this.writer = named("writer", writer, () => `js-${crypto.randomUUID()}`);
     this.timeout = timeout;
     this.headers = { "content-type": "application/json", ...(token && { authorization: `Bearer ${token}` }) };
     this.fetch = fetch ?? globalThis.fetch;
@@ -92,7 +92,7 @@ export class Sagenbaum {
 
   /** Opens a plan. */
   async begin(spec = {}) {
-    const { id = crypto.randomUUID(), ...rest } = typeof spec === "string" ? { label: spec } : spec;
+    const { id = crypto.randomUUID(), ...rest } = fieldsOf(spec);
     const request = { plan: id, writer: this.writer };
     for (const [name, value] of Object.entries(rest)) {
       const at = name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
@@ -140,20 +140,27 @@ export class Sagenbaum {
   find(question = {}) { return this.ask("plan.find", question); }
 
   /** For a source: asserts a fact. */
-  putFact(key, value, { id = newID(), plan, action } = {}) {
-    return this.ask("fact.put", { id, key, value, plan, action });
+  async putFact(key, value, { id, plan, action } = {}) {
+    return this.ask("fact.put", { id: named("id", id, newID), key, value, plan, action });
   }
 
   /** For a source: ends a fact. */
-  retractFact(key, { id = newID() } = {}) { return this.ask("fact.retract", { id, key }); }
+  async retractFact(key, { id } = {}) { return this.ask("fact.retract", { id: named("id", id, newID), key }); }
 
   /** For a supervisor: "allow", "block" or "redirect". */
-  giveVerdict(plan, action, verdict, reason, { id = newID(), scope } = {}) {
-    return this.ask("verdict.give", { id, plan, action, verdict, reason, scope });
+  async giveVerdict(plan, action, verdict, reason, { id, scope } = {}) {
+    return this.ask("verdict.give", { id: named("id", id, newID), plan, action, verdict, reason, scope });
   }
 
   /** For a supervisor: the actions that wait for a verdict. */
   reviews(question = {}) { return this.ask("review.list", question); }
+}
+
+/** The fields of a plan, of which a text is the label. */
+function fieldsOf(spec) {
+  if (typeof spec === "string") return { label: spec };
+  if (typeof spec === "object" && spec !== null) return spec;
+  throw new TypeError(`spec: ${told(spec)}; want a label, or the fields of a plan`);
 }
 
 export class Plan {
@@ -438,8 +445,8 @@ export class Plan {
   }
 
   /** Opens a plan that is a part of this one. */
-  begin(spec = {}) {
-    return this.client.begin({ ...(typeof spec === "string" ? { label: spec } : spec), parent: this.id });
+  async begin(spec = {}) {
+    return this.client.begin({ ...fieldsOf(spec), parent: this.id });
   }
 
   /**

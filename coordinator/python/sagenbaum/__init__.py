@@ -28,8 +28,8 @@ from datetime import datetime, timedelta
 from typing import Any, Callable
 
 from ._act import Blocked, Recorded, _Act, _Asks, _led
-from ._door import (Conflict, Refused, SagenbaumError, Unauthorized, Unavailable, _Door, parse_credentials,
-                    waits)
+from ._door import (Conflict, Refused, SagenbaumError, Unauthorized, Unavailable, _Door, named,
+                    parse_credentials, waits)
 from ._tool import NotTaken, _arguments, _check_tool, _is_coroutine, _outcome, _text, _wants_call
 
 __all__ = [
@@ -394,7 +394,7 @@ class Sagenbaum:
 
     def plan(self, label: str | None = None, *, id: str | None = None, **spec: Any) -> Plan:
         """Opens a plan. Its fields are those of plan.begin; deadline may be a timedelta."""
-        request = _given(plan=id or str(uuid.uuid4()), writer=self.writer, label=label, **spec)
+        request = _given(plan=named("id", id, lambda: str(uuid.uuid4())), writer=self.writer, label=label, **spec)
         state = self._door.ask("plan.begin", request)
         if state["state"] != "open":
             raise Conflict({"status": 409, "code": "conflict", "field": "plan",
@@ -407,15 +407,15 @@ class Sagenbaum:
         return Plan(self._door, state, state["acts"])
 
     def put_fact(self, key: str, value: Any, *, id: str | None = None, **more: Any) -> Any:
-        return self.ask("fact.put", id=id or new_id(), key=key, value=value, **more)
+        return self.ask("fact.put", id=named("id", id, new_id), key=key, value=value, **more)
 
     def retract_fact(self, key: str, *, id: str | None = None) -> Any:
-        return self.ask("fact.retract", id=id or new_id(), key=key)
+        return self.ask("fact.retract", id=named("id", id, new_id), key=key)
 
     def give_verdict(self, plan: str, action: str, verdict: str, reason: str = "", *, id: str | None = None,
                      scope: str | None = None) -> Any:
         """For a supervisor. ``scope`` is what a block or redirect undoes: "action" or "plan"."""
-        return self.ask("verdict.give", id=id or new_id(), plan=plan, action=action,
+        return self.ask("verdict.give", id=named("id", id, new_id), plan=plan, action=action,
                         verdict=verdict, reason=reason, **_given(scope=scope))
 
     def reviews(self, **question: Any) -> Any:

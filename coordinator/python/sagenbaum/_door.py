@@ -7,6 +7,7 @@ import functools
 import http.client
 import io
 import json
+import math
 import os
 import re
 import socket
@@ -92,6 +93,41 @@ def _checked(url: str, token: str | None, timeout: float) -> None:
         raise TypeError(f"token: {problem}; want the token alone, as sagenbaum user token prints it")
     if not (isinstance(timeout, (int, float)) and timeout > 0):
         raise TypeError(f"timeout: {timeout!r}; want seconds, more than 0")
+
+
+def _not_json(value: Any, path: str) -> str | None:
+    """Where a value has what JSON does not have, and what that is."""
+    parts: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
+        for name in value:
+            if not isinstance(name, (str, int, float, type(None))):
+                return f"{path}: a key that is a {type(name).__name__}; want a text"
+        parts = [(f"{path}.{name}" if path else str(name), part) for name, part in value.items()]
+    elif isinstance(value, (list, tuple)):
+        parts = [(f"{path}[{i}]", part) for i, part in enumerate(value)]
+    elif isinstance(value, float) and not math.isfinite(value):
+        return f"{path}: {value}; want a finite number, or None"
+    elif not isinstance(value, (str, int, float, type(None))):
+        return f"{path}: a {type(value).__name__}, which JSON does not have; want texts, numbers, lists or dicts"
+    return next(filter(None, (_not_json(part, at) for at, part in parts)), None)
+
+
+def _json(request: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(request, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        try:
+            found = _not_json(request, "")
+        except RecursionError:
+            raise error from None  # which says that it goes in a circle
+        raise type(error)(found or error) from None
+
+
+def named(field: str, given: str | None, made: Callable[[], str]) -> str:
+    """A name that is given, or one that is made."""
+    if given == "":
+        raise TypeError(f"{field}: empty; want a name, or None for a random one")
+    return made() if given is None else given
 
 
 def parse_credentials(text: str) -> dict[str, Any]:
@@ -195,7 +231,7 @@ class _Door:
         self.headers = {"Content-Type": "application/json"}
         if token:
             self.headers["Authorization"] = f"Bearer {token}"
-        self.writer = writer or f"py-{uuid.uuid4()}"
+        self.writer = named("writer", writer, lambda: f"py-{uuid.uuid4()}")
         self.timeout = timeout
 
     def ask(self, verb: str, request: dict[str, Any], lost: Callable[[], None] | None = None,
@@ -206,7 +242,7 @@ class _Door:
             seconds += _seconds(request["wait"])
         elif verb in waits and seconds < 2 * _wait_seconds:  # so that the answer is there in time
             request = {**request, "wait": f"{max(int(500 * seconds), 1)}ms"}
-        body = json.dumps(request, allow_nan=False).encode()
+        body = _json(request)
         made = urllib.request.Request(f"{self.base}/{urllib.parse.quote(verb, safe='')}", body, self.headers)
         end = time.monotonic() + seconds
         return json.loads(self._send(self._opener, made, end, lambda: end - time.monotonic(), lost))
