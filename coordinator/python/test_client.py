@@ -8,6 +8,7 @@ import dataclasses
 import decimal
 import http.server
 import inspect
+import io
 import json
 import math
 import os
@@ -19,6 +20,7 @@ import time
 import typing
 import unittest
 import unittest.mock
+import urllib.error
 from datetime import datetime, timedelta, timezone
 
 from sagenbaum import (AsyncPlan, AsyncSagenbaum, Blocked, Call, CommitWaits, Conflict, NotTaken, Recorded, Refused,
@@ -541,6 +543,36 @@ class Tokens(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, "name no door"):
                 Sagenbaum.connect(creds=file.name)
 
+
+    def test_without_credentials_it_is_said_where_they_are_looked_for_and_nothing_is_waited_for(self):
+        where = "creds.*SAGENBAUM_CREDS.*url and token.*SAGENBAUM_HTTP and SAGENBAUM_TOKEN"
+        names = ("SAGENBAUM_CREDS", "SAGENBAUM_HTTP", "SAGENBAUM_TOKEN")
+        with unittest.mock.patch.dict(os.environ):
+            for name in names:
+                os.environ.pop(name, None)
+            with self.assertRaisesRegex(TypeError, "^agent: .*" + where):
+                Sagenbaum.connect()
+            sb, given = Sagenbaum.connect(agent="tripper"), Sagenbaum.connect(agent="tripper", url="http://127.0.0.1:1")
+
+        def answers(client, *said):
+            client._door._opener = unittest.mock.Mock()
+            client._door._opener.open.side_effect = said
+            return client._door._opener.open
+
+        refused = urllib.error.URLError(ConnectionRefusedError("refused"))
+        answers(sb, refused)
+        with self.assertRaisesRegex(Unavailable, "^creds: .*http://127.0.0.1:4270.*" + where) as caught:
+            sb.plan()
+        self.assertEqual((caught.exception.field, caught.exception.stored), ("creds", "nothing"))
+        missing = {"error": {"status": 401, "field": "authorization", "problem": "the token is missing"}}
+        answers(sb, urllib.error.HTTPError("", 401, "", None, io.BytesIO(json.dumps(missing).encode())))
+        with self.assertRaisesRegex(Unauthorized, "the token is missing: no credentials were given.*" + where) as known:
+            sb.plan()
+        self.assertEqual(known.exception.field, "authorization")
+        for client in (sb, given):  # a door that has answered comes again, and so may one whose address was given
+            asked = answers(client, refused, io.BytesIO(b'{"state": "open", "plan": "p"}'))
+            client.plan()
+            self.assertEqual(asked.call_count, 2)
 
     def test_a_token_or_an_address_that_is_none_is_refused_at_once(self):
         for field, options in (("token", {"token": "secret\n"}), ("token", {"token": "t\u00f6ken"}),

@@ -73,10 +73,16 @@ export function told(error) {
   return [...text.slice(0, 2000)].slice(0, 1000).join("").replace(/\p{Surrogate}/gu, "\ufffd");
 }
 
+export const credentialsWanted = "creds or SAGENBAUM_CREDS, a file of sagenbaum user add, or url and token, " +
+  "or SAGENBAUM_HTTP and SAGENBAUM_TOKEN";
+
 const errors = { 401: Unauthorized, 403: Unauthorized, 409: Conflict, 422: Refused, 429: Unavailable,
   503: Unavailable };
 
-export function errorOf(status, error) {
+export function errorOf(status, error, withToken) {
+  if (status === 401 && !withToken) {
+    error = { ...error, problem: `${error.problem}: no credentials were given`, want: credentialsWanted };
+  }
   if (status === 401 || status === 403)
     error = { status, code: "unauthorized", field: "authorization", stored: "nothing", ...error };
   if (status === 429 && error.field === "authorization") return new Unauthorized(error); // of bad tokens

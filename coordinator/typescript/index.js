@@ -1,9 +1,9 @@
 // The client of Sagenbaum's door (docs/door.md), over HTTP with fetch and nothing else: it runs on
 // Node 20, Deno, Bun and edges. It has no rules of its own; what is wrong, the door says.
 
-import { after, anyOf, Blocked, check, CommitWaits, Conflict, credentials, direct, envOf, errorIn,
-  errorOf, jsonOf, longest, msOf, named, NotTaken, pause, Recorded, Refused, requestMax,
-  SagenbaumError, told, Unavailable, unproxied, waits } from "./door.js";
+import { after, anyOf, Blocked, check, CommitWaits, Conflict, credentials, credentialsWanted,
+  direct, envOf, errorIn, errorOf, jsonOf, longest, msOf, named, NotTaken, pause, Recorded,
+  Refused, requestMax, SagenbaumError, told, Unavailable, unproxied, waits } from "./door.js";
 
 export { Blocked, CommitWaits, Conflict, NotTaken, Recorded, Refused, SagenbaumError, Unauthorized,
   Unavailable, parseCredentials } from "./door.js";
@@ -24,14 +24,20 @@ export class Sagenbaum {
     const found = options.url && options.token ? {} : await credentials(options);
     const tenant = options.tenant ?? (found.tenant === "*" ? undefined : found.tenant) ?? "default";
     const name = options.agent ?? (found.role === "local" ? undefined : found.name);
-    if (!name) throw new TypeError("agent: missing; want the name of the agent");
     const token = options.token ?? found.token;
+    if (!name) {
+      throw new TypeError(`agent: missing; want the name of the agent${token || found.role ? "" : `, or ${credentialsWanted}`}`);
+    }
     const url = options.url ?? (found.door || envOf().SAGENBAUM_HTTP);
     if (token && !url) { // whoever has the default address must not get it
       throw new TypeError("url: the credentials name no door; want url, SAGENBAUM_HTTP, or a server with --http");
     }
-    return new Sagenbaum({ ...options, tenant, name, url: url ?? "http://127.0.0.1:4270", token });
+    const client = new Sagenbaum({ ...options, tenant, name, url: url ?? "http://127.0.0.1:4270", token });
+    client.#guessed = !url;
+    return client;
   }
+
+  #guessed = false; // the address, and no door has answered there
 
   constructor({ url, token, tenant, name, writer, timeout = 60_000, fetch }) {
     check(url, token, timeout);
@@ -74,13 +80,15 @@ export class Sagenbaum {
         const response = direct(await this.fetch(`${this.base}/${path}`, {
           ...init, redirect: "manual", signal: anyOf(signal, left),
         }));
+        this.#guessed = false;
         if (response.ok) return new Response(await response.arrayBuffer());
-        failed = errorOf(response.status, await errorIn(response));
+        failed = errorOf(response.status, await errorIn(response), this.headers.authorization);
         if (failed.stored !== "nothing") lost?.();
       } catch (error) {
         if (!(error instanceof SagenbaumError)) lost?.();
         signal?.throwIfAborted();
         if (error instanceof SagenbaumError) throw error;
+        if (this.#guessed && error.cause?.code === "ECONNREFUSED") throw nowhere(this.base, error);
         failed = new Unavailable({ status: 503, code: "unavailable", stored: "unknown",
           problem: `no answer of ${this.base}: ${error.cause?.message ?? error.message}`, want: "the same again" });
       }
@@ -154,6 +162,14 @@ export class Sagenbaum {
 
   /** For a supervisor: the actions that wait for a verdict. */
   reviews(question = {}) { return this.ask("review.list", question); }
+}
+
+/** The error where nothing was given, and no door is at the address that is the default. */
+function nowhere(base, cause) {
+  const error = new Unavailable({ status: 503, code: "unavailable", field: "creds", stored: "nothing",
+    problem: `no credentials were given, and there is no door at ${base}`, want: credentialsWanted });
+  error.cause = cause;
+  return error;
 }
 
 /** The fields of a plan, of which a text is the label. */
@@ -487,7 +503,7 @@ export class Plan {
     try {
       const response = direct(await this.client.fetch(`${this.client.base}/plans/${this.id}/events`,
         { headers: this.client.headers, signal: anyOf(signal, quiet.signal), redirect: "manual" }));
-      if (!response.ok) throw errorOf(response.status, await errorIn(response));
+      if (!response.ok) throw errorOf(response.status, await errorIn(response), this.client.headers.authorization);
       let text = "";
       for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
         stop();

@@ -19,6 +19,10 @@ import uuid
 from typing import Any, Callable
 
 
+_credentials_wanted = ("creds or SAGENBAUM_CREDS, a file of sagenbaum user add, or url and token, "
+                       "or SAGENBAUM_HTTP and SAGENBAUM_TOKEN")
+
+
 class SagenbaumError(Exception):
     """Why a request was not carried out."""
 
@@ -57,9 +61,11 @@ class Unauthorized(SagenbaumError):
 _errors = {401: Unauthorized, 403: Unauthorized, 409: Conflict, 422: Refused, 429: Unavailable, 503: Unavailable}
 
 
-def _error(status: int, error: Any) -> SagenbaumError:
+def _error(status: int, error: Any, with_token: bool) -> SagenbaumError:
     if not isinstance(error, dict):  # a proxy before the door may answer with any text
         error = {"status": status, "problem": f"status {status}"}
+    if status == 401 and not with_token:
+        error = {**error, "problem": f"{error.get('problem')}: no credentials were given", "want": _credentials_wanted}
     if status in (401, 403):
         error = {"status": status, "code": "unauthorized", "field": "authorization", "stored": "nothing", **error}
     if status == 429 and error.get("field") == "authorization":  # for tokens that are not good
@@ -216,12 +222,14 @@ class _Door:
         self.tenant = tenant or (found.get("tenant") if found.get("tenant") != "*" else None) or "default"
         name = agent or (found.get("name") if found.get("role") != "local" else None)
         if not name:
-            raise TypeError("agent: missing; want the name of the agent")
+            raise TypeError("agent: missing; want the name of the agent" +
+                            ("" if found or token else f", or {_credentials_wanted}"))
         self.name: str = name
         url = url or found.get("door") or os.environ.get("SAGENBAUM_HTTP")
         token = token or found.get("token") or os.environ.get("SAGENBAUM_TOKEN")
         if token and not url:  # whoever has the default address must not get it
             raise TypeError("url: the credentials name no door; want url, SAGENBAUM_HTTP, or a server with --http")
+        self._guessed = not url  # and no door has answered there
         url = url or "http://127.0.0.1:4270"
         _checked(url, token, timeout)
         self._opener = _opener(url, _WholeHTTP, _WholeHTTPS)
@@ -264,7 +272,8 @@ class _Door:
             except Unavailable as failed:
                 if lost and failed.stored != "nothing":
                     lost()
-                lasting = failed.status == 429 and failed.stored != "nothing"  # a limit of the tenant
+                limit = failed.status == 429 and failed.stored != "nothing"  # of the tenant
+                lasting = limit or failed.field == "creds"
                 if lasting or time.monotonic() + delay > end:
                     raise
             time.sleep(delay)
@@ -273,8 +282,10 @@ class _Door:
     def _once(self, opener: urllib.request.OpenerDirector, request: urllib.request.Request, within: float) -> bytes:
         try:
             with opener.open(request, timeout=within) as response:
+                self._guessed = False
                 return response.read()
         except urllib.error.HTTPError as failed:
+            self._guessed = False
             if 300 <= failed.code < 400:
                 raise SagenbaumError({"status": failed.code, "code": "redirected", "field": "url", "stored": "unknown",
                                       "problem": "the answer is a redirect, which is not followed",
@@ -283,8 +294,12 @@ class _Door:
                 error = json.load(failed)["error"]
             except (ValueError, LookupError, TypeError, OSError, http.client.HTTPException):
                 error = None
-            raise _error(failed.code, error) from None
+            raise _error(failed.code, error, "Authorization" in self.headers) from None
         except (OSError, http.client.HTTPException) as failed:
+            if self._guessed and isinstance(getattr(failed, "reason", None), ConnectionRefusedError):
+                raise Unavailable({"status": 503, "code": "unavailable", "field": "creds", "stored": "nothing",
+                                   "problem": f"no credentials were given, and there is no door at {self.base}",
+                                   "want": _credentials_wanted}) from failed
             raise Unavailable({"status": 503, "code": "unavailable", "stored": "unknown",
                                "problem": f"no answer of {self.base}: {failed}",
                                "want": "the same again"}) from failed
