@@ -18,33 +18,37 @@ const sb = await Sagenbaum.connect();
 /** A plan and its tool, which has no answer for the page "bad". */
 async function begun(id) {
   const p = await sb.begin({ id });
-  const called = [];
-  const read = p.tool("page.read", async ({ page }, { key, signal }) => {
+  const called = [], errors = [];
+  const tell = (made) => (...given) => made(...given).catch((e) => { errors.push(e); throw e; });
+  const read = tell(p.tool("page.read", async ({ page }, { key, signal }) => {
     assert.match(key, /^[0-9a-f]{32}$/);
     called.push(signal);
     if (page === "bad") throw new Error("no answer");
     return { page };
-  });
+  }));
   const outcomes = async () => ((await p.get()).acts ?? []).map((act) => act.outcome);
-  return { p, read, called, outcomes };
+  return { p, read, called, errors, outcomes };
 }
 
 test("Vercel AI SDK", async () => {
   const { generateText, stepCountIs, tool } = await load("ai");
   const { MockLanguageModelV3 } = await load("ai/test");
-  const { p, read, called, outcomes } = await begun("js-vercel");
+  const { p, read, called, errors, outcomes } = await begun("js-vercel");
   const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
   const says = (content, unified) => ({ content, finishReason: { unified }, usage, warnings: [] });
-  const wants = (id, page) => says([{ type: "tool-call", toolCallId: id, toolName: "read", input: JSON.stringify({ page }) }],
-    "tool-calls");
-  const answers = [wants("a", "one"), wants("b", "bad"), wants("c", "two"), says([{ type: "text", text: "done" }], "stop")];
+  const wants = (id, page) => says([{ type: "tool-call", toolCallId: id, toolName: "read",
+    input: JSON.stringify({ page }) }], "tool-calls");
+  const answers = [wants("a", "one"), wants("b", "bad"), wants("c", "two"),
+    says([{ type: "text", text: "done" }], "stop")];
   const late = new AbortController();
-  const { steps, text } = await generateText({ model: new MockLanguageModelV3({ doGenerate: async () => answers.shift() }),
-    prompt: "read", stopWhen: stepCountIs(5), abortSignal: late.signal,
+  const model = new MockLanguageModelV3({ doGenerate: async () => answers.shift() });
+  const { steps, text } = await generateText({ model, prompt: "read", stopWhen: stepCountIs(5), abortSignal: late.signal,
     tools: { read: tool({ description: "reads", inputSchema: schema, execute: read }) } });
   const parts = steps.flatMap((step) => step.content);
   assert.deepEqual(parts.filter((part) => part.type === "tool-error").map((part) => part.error.message), ["no answer"]);
-  assert.deepEqual(parts.filter((part) => part.type === "tool-result").map((part) => part.output), [{ page: "one" }, { page: "two" }]);
+  assert.deepEqual(parts.filter((part) => part.type === "tool-result").map((part) => part.output),
+    [{ page: "one" }, { page: "two" }]);
+  assert.deepEqual(errors.map((e) => e.message), ["no answer"]);
   assert.deepEqual([text, await outcomes()], ["done", ["completed", "in_doubt", "completed"]]);
   late.abort();
   assert.deepEqual(called.map((signal) => signal.aborted), [true, true, true]);
@@ -58,7 +62,7 @@ test("LangChain.js and LangGraph", async () => {
   const { p, read, called, outcomes } = await begun("js-langchain");
   const made = tool(read, { name: "read", description: "reads", schema });
   const late = new AbortController();
-  for (const config of [undefined, { tags: ["a"], metadata: { a: 1 }, configurable: { thread_id: "t" }, signal: late.signal }]) {
+  for (const config of [undefined, { metadata: { a: 1 }, configurable: { thread_id: "t" }, signal: late.signal }]) {
     assert.deepEqual(await made.invoke({ page: "one" }, config), { page: "one" });
   }
   late.abort();
@@ -67,8 +71,10 @@ test("LangChain.js and LangGraph", async () => {
   const call = (id, page) => ({ type: "tool_call", id, name: "read", args: { page } });
   const messages = [new AIMessage({ content: "", tool_calls: [call("a", "bad"), call("b", "two")] })];
   const answers = (await new ToolNode([made]).invoke({ messages })).messages;
-  assert.deepEqual(answers.map((m) => [m.status, m.content.includes("no answer")]), [["error", true], ["success", false]]);
+  assert.deepEqual(answers.map((m) => [m.status, m.content.includes("no answer")]),
+    [["error", true], ["success", false]]);
   assert.deepEqual((await outcomes()).sort(), ["completed", "completed", "completed", "in_doubt", "in_doubt"]);
+  await assert.rejects(new ToolNode([made], { handleToolErrors: false }).invoke({ messages }), /no answer/);
   await p.fail("a tool had an error");
 });
 
@@ -92,5 +98,8 @@ test("OpenAI Agents", async () => {
   assert.deepEqual([finalOutput, await outcomes()], ["done", ["completed", "in_doubt"]]);
   late.abort();
   assert.deepEqual(called.map((signal) => signal.aborted), [true, true]);
+  answers.push(wants("c", "bad"));
+  agent.tools = [tool({ name: "read", description: "reads", parameters: schema, execute: read, errorFunction: null })];
+  await assert.rejects(run(agent, "read"), /no answer/);
   await p.fail("a tool had an error");
 });
