@@ -19,7 +19,7 @@ const (
 )
 
 // InstantWanted is what is right in place of an instant that is out of range.
-const InstantWanted = "an instant after 1970-01-01T00:00:00Z, at the latest in 2261"
+const InstantWanted = "an instant from 1970 to 2261, after 1970-01-01T00:00:00Z"
 
 // CheckSpan refuses a duration that is given, and is not from DurationMin to most.
 func CheckSpan(field string, d, most time.Duration) error {

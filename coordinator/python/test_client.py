@@ -402,7 +402,8 @@ class Plans(unittest.TestCase):
         cycle.append(cycle)
         now, p = datetime.now(timezone.utc), sb.plan(id="py-json")
         for value, kind, said in (({"a": [1, {"b": math.nan}]}, ValueError, "input.a[1].b: nan"),
-                                  (-math.inf, ValueError, "input: -inf"), ({"at": (now,)}, TypeError, "input.at[0]: a datetime"),
+                                  (-math.inf, ValueError, "input: -inf"),
+                                  ({"at": (now,)}, TypeError, "input.at[0]: a datetime"),
                                   ({"price": decimal.Decimal("1.1")}, TypeError, "input.price: a Decimal"),
                                   (Page("a"), TypeError, "input: a Page"), ([{1}], TypeError, r"input[0]: a set"),
                                   ({"m": {(1, 2): 3}}, TypeError, "input.m: a key that is a tuple"),

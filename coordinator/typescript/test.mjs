@@ -6,7 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { Blocked, CommitWaits, Conflict, NotTaken, Recorded, Refused, Sagenbaum, SagenbaumError, Unavailable } from "./index.js";
+import { Blocked, CommitWaits, Conflict, NotTaken, Recorded, Refused, Sagenbaum, SagenbaumError,
+  Unavailable } from "./index.js";
 
 const sb = await Sagenbaum.connect();
 const boss = await Sagenbaum.connect({ creds: process.env.BOSS_CREDS });
@@ -34,7 +35,8 @@ test("a tool takes its input, and a signal, and nothing else of what a framework
   const p = await sb.begin({ id: "js-tool" });
   const own = new AbortController(), late = new AbortController();
   let seen;
-  const read = p.tool("page.read", async (page, { signal }) => { seen = signal; return page; }, { branch: true, signal: own.signal });
+  const read = p.tool("page.read", async (page, { signal }) => { seen = signal; return page; },
+    { branch: true, signal: own.signal });
   for (const beside of [[], [undefined, null], ["a", 1], [{ signal: "none", id: "x", stage: true }],
     [{ toolCallId: "call_1", messages: [], abortSignal: late.signal }], [{ context: {} }, { signal: late.signal }]]) {
     assert.equal(await read("a", ...beside), "a");
@@ -64,7 +66,10 @@ test("a plan is undone when its function throws", async () => {
   assert.deepEqual(acts.map((a) => a.outcome), ["completed", "failed", "failed"]);
 });
 
-/** Whether a commit was refused while a tool ran. A host that was killed meanwhile does not know any more that it runs. */
+/**
+ * Whether a commit was refused while a tool ran. A host that was killed meanwhile does not know any more that it
+ * runs.
+ */
 async function refusedWhileRunning(id) {
   let late, release;
   const released = new Promise((resolve) => { release = resolve; });
@@ -102,8 +107,8 @@ test("a plan is undone when its commit is refused", async () => {
 test("a notTaken that fails proves nothing, and hides no error", async () => {
   const p = await sb.begin({ id: "js-not-taken" });
   const never = () => assert.fail("called");
-  for (const [field, options, forward] of [["notTaken", { notTaken: "x" }, never], ["notTaken", { notTaken: true }, never],
-    ["forward", {}, undefined], ["forward", {}, "read"]]) {
+  for (const [field, options, forward] of [["notTaken", { notTaken: "x" }, never],
+    ["notTaken", { notTaken: true }, never], ["forward", {}, undefined], ["forward", {}, "read"]]) {
     const wanted = (e) => e instanceof TypeError && e.message.startsWith(`${field}: `);
     await assert.rejects(p.do("page.read", "a", forward, options), wanted);
     assert.throws(() => p.tool("page.read", forward, options), wanted);
@@ -312,7 +317,7 @@ test("what is wrong is refused with its field", async () => {
     const wanted = (e) => e instanceof TypeError && e.message.startsWith("spec: ");
     for (const begin of [sb.begin(spec), p.begin(spec), sb.plan(spec, never)]) await assert.rejects(begin, wanted);
   }
-  await assert.rejects(sb.begin({ deadlineAt: new Date(0) }), /deadline_at: 1970-01-01T00:00:00Z; want an instant after 1970-01-01T/);
+  await assert.rejects(sb.begin({ deadlineAt: new Date(0) }), /deadline_at: .*want .*, after 1970-01-01T00:00:00Z/);
   const writer = Sagenbaum.connect({ writer: "" });
   await assert.rejects(writer, (e) => e instanceof TypeError && e.message.startsWith("writer: empty"));
   for (const ask of [sb.begin({ id: "" }), p.do("page.read", "a", never, { id: "" })]) {
