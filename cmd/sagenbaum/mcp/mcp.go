@@ -41,7 +41,9 @@ done.
 
 Standard output carries MCP and nothing else; it ends when standard input does. With --listen
 it serves any number of clients over streamable HTTP instead; who comes must bring the token in
-SAGENBAUM_MCP_TOKEN, if there is one.`,
+SAGENBAUM_MCP_TOKEN, if there is one. All who bring it are one and the same agent: they see and
+undo each other's plans, and a key of one gets another the result of its call. Users who must not
+have a gateway each, with credentials and a token of its own.`,
 		Example: `  sagenbaum mcp -- npx -y @modelcontextprotocol/server-filesystem /srv/files
   sagenbaum mcp --on-disconnect fail -- npx -y @modelcontextprotocol/server-memory
   sagenbaum mcp --config mcp.json --listen 127.0.0.1:4271`,
