@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
@@ -38,15 +37,36 @@ func checkListen(address string) error {
 	return nil
 }
 
-// listen serves clients over HTTP until the command is interrupted.
-func listen(cmd *cobra.Command, gateway *mcp.Gateway, address string) error {
-	listener, err := net.Listen("tcp", address)
+// readToken reads the token of clients over HTTP. One that is set and empty is refused: whoever has
+// set it does not want a gateway that lets everyone in.
+func (o *options) readToken() error {
+	text, set := o.variable(tokenVariable)
+	if o.token = strings.TrimSpace(text); set && o.token == "" {
+		return cli.Fail(cli.ExitUsage, "a token in it, or unset "+tokenVariable+" for a gateway without",
+			"%s is set, and empty", tokenVariable)
+	}
+	return nil
+}
+
+// whoMayCall says who may call a gateway, and whom the ledger takes them for.
+func whoMayCall(token, agent string) string {
+	who := "whoever brings the token of " + tokenVariable
+	if token == "" {
+		who = "warning: there is no token (" + tokenVariable + "): whoever reaches this address from " +
+			"this machine"
+	}
+	return who + " may call as agent " + agent + ", and see and undo what the others have done"
+}
+
+// serve serves clients over HTTP until the command is interrupted.
+func (o *options) serve(cmd *cobra.Command, gateway *mcp.Gateway, agent string) error {
+	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return cli.Fail(cli.ExitFailed, "another port", "cannot listen: %v", err)
 	}
-	token := strings.TrimSpace(os.Getenv(tokenVariable))
-	server := &http.Server{Handler: gateway.Handler(token), ReadHeaderTimeout: headerMax}
-	fmt.Fprintf(cmd.ErrOrStderr(), "serving MCP on http://%s/\n", listener.Addr())
+	server := &http.Server{Handler: gateway.Handler(o.token), ReadHeaderTimeout: headerMax}
+	fmt.Fprintf(cmd.ErrOrStderr(), "serving MCP on http://%s/\n%s\n", listener.Addr(),
+		whoMayCall(o.token, agent))
 	stop := context.AfterFunc(cmd.Context(), func() { _ = server.Close() }) // clients connect again
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

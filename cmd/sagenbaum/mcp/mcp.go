@@ -110,7 +110,7 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 	both.Go(func() { o.keep(beside, s, conn, logger) })
 	defer func() { stop(); both.Wait() }()
 	if in == nil {
-		return listen(cmd, gateway, o.listen)
+		return o.serve(cmd, gateway, config.Agent)
 	}
 	return gateway.Serve(ctx, mcp.Lines(in, writer{cmd.OutOrStdout()}))
 }

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/url"
@@ -41,6 +42,7 @@ type options struct {
 	start      string
 	listen     string
 	stateless  bool
+	token      string // of clients over HTTP; empty: they need none
 
 	named bool // the server was
 
@@ -158,7 +160,7 @@ func (o *options) config() (mcp.Config, error) {
 			"--stateless is for clients over HTTP")
 	}
 	if o.listen != "" {
-		if err := checkListen(o.listen); err != nil {
+		if err := cmp.Or(checkListen(o.listen), o.readToken()); err != nil {
 			return mcp.Config{}, err
 		}
 	}
