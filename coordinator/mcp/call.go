@@ -220,6 +220,11 @@ func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, e
 		}
 	}
 	if t == nil {
+		if r.plan == "" {
+			if err := g.untold(ctx, r.holder(), nil); err != nil {
+				return problem("%v. Nothing was done; the next call begins a new plan.", err), nil
+			}
+		}
 		var err error
 		if t, err = g.plans.of(ctx, r.holder(), r.plan, true); err != nil {
 			return problem("%v. Nothing was done.", err), nil
@@ -294,8 +299,11 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	defer release()
 	if undoneInstead(t.ended()) {
 		if past, err := g.look(ctx, t); err == nil { // else it has ended still
-			g.plans.notice(t, past) // its owner may have answered
+			g.plans.notice(t, past, r.holder()) // its owner may have answered
 		}
+	}
+	if err := g.untold(ctx, r.holder(), t); err != nil {
+		return problem("%v. Nothing was done.", err), nil
 	}
 	if err := t.ended(); err != nil {
 		return problem("%s has ended: %v. Nothing was done.", named(t.plan.ID()), err), nil
@@ -344,28 +352,6 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		g.forgetBefore(t.plan.ID())
 	}
 	return g.settle(t, run, print, output, g.explained(ctx, t, err))
-}
-
-// explained says of a plan that takes nothing more that it is committed, or undone by now, where it
-// is: who calls a tool under it does not know otherwise that what it did stays, or is gone.
-func (g *Gateway) explained(ctx context.Context, t *tracked, err error) error {
-	switch {
-	case errors.Is(err, coordinator.ErrPartUndone): // its savepoints are gone, too
-		_, _ = g.look(ctx, t) // without an answer the next undo finds out
-		return err
-	case !undoneInstead(err) || !t.overs(err):
-		return err
-	}
-	past, failed := g.look(ctx, t)
-	switch {
-	case failed != nil:
-	case past.State == ledger.StateCommitted:
-		return fmt.Errorf("plan %s takes no more: %w", t.plan.ID(), errCommitted)
-	case past.State == ledger.StateCompensated: // since it was heard that it is being undone
-		return fmt.Errorf("plan %s takes no more: %w: %s", t.plan.ID(), coordinator.ErrUnwound,
-			ended(past))
-	}
-	return err
 }
 
 // recorded is the input as it is recorded: long texts that no expression reads as their digest, and
@@ -589,7 +575,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 		), nil
 	case !u.ran:
 		if t.overs(err) {
-			g.plans.drop(t, err)
+			g.plans.drop(t, err, u.r.holder())
 			return problem("%v. Nothing was done; the next call begins a new plan.", err), nil
 		}
 		if errors.Is(err, coordinator.ErrUnwinding) {

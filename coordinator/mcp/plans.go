@@ -31,6 +31,7 @@ type plans struct {
 	begun   map[*sdk.ServerSession][]*tracked // by each connection, those that are not settled
 	opening map[any]chan struct{}             // a connection or an id whose plan is being opened
 	budgets map[*sdk.ServerSession]*budget    // of those that have begun a plan
+	news    map[*sdk.ServerSession]*news      // that connections have not been told
 
 	stood   []*tracked // of clients that came over HTTP and have gone: not all of them was undone
 	dropped int        // of those, too long ago to be remembered
@@ -39,7 +40,7 @@ type plans struct {
 func newPlans(g *Gateway) *plans {
 	return &plans{g: g, byID: map[string]*tracked{}, current: map[*sdk.ServerSession]*tracked{},
 		begun: map[*sdk.ServerSession][]*tracked{}, opening: map[any]chan struct{}{},
-		budgets: map[*sdk.ServerSession]*budget{}}
+		budgets: map[*sdk.ServerSession]*budget{}, news: map[*sdk.ServerSession]*news{}}
 }
 
 // tracked is a plan with what the gateway knows of its effects.
@@ -136,6 +137,9 @@ func (p *plans) of(ctx context.Context, session *sdk.ServerSession, id string,
 	case t != nil:
 		return t, nil
 	case id == "" && !begin:
+		if err := p.g.untold(ctx, session, nil); err != nil {
+			return nil, err
+		}
 		return nil, p.none(session)
 	}
 	release, err := p.alone(ctx, session, id)
@@ -168,8 +172,8 @@ func (p *plans) none(session *sdk.ServerSession) error {
 }
 
 // notice has the next effect of a connection begin another plan, where one has ended on another's
-// word.
-func (p *plans) notice(t *tracked, past coordinator.Past) {
+// word, and a connection hears of it now.
+func (p *plans) notice(t *tracked, past coordinator.Past, by *sdk.ServerSession) {
 	switch past.State {
 	case ledger.StateOpen, ledger.StateUnwinding:
 		return
@@ -181,7 +185,7 @@ func (p *plans) notice(t *tracked, past coordinator.Past) {
 	if past.State != ledger.StateCommitted && past.State != ledger.StateCommitting {
 		why = fmt.Errorf("%w: %w", coordinator.ErrUnwound, why)
 	}
-	p.drop(t, why)
+	p.drop(t, why, by)
 }
 
 // known finds a plan of this process.
@@ -253,8 +257,9 @@ const markPrefix = "before-"
 
 func markName(n int) string { return markPrefix + strconv.Itoa(n) }
 
-// drop has the next effect of a connection begin another plan.
-func (p *plans) drop(t *tracked, why error) {
+// drop has the next effect of a connection begin another plan. One that has not ended it, and does
+// not hear of it now, is told.
+func (p *plans) drop(t *tracked, why error, by *sdk.ServerSession) {
 	t.mu.Lock()
 	t.over = why
 	clear(t.results) // the ledger knows of them still
@@ -264,6 +269,7 @@ func (p *plans) drop(t *tracked, why error) {
 	for session, current := range p.current {
 		if current == t {
 			delete(p.current, session)
+			p.endedBy(by, session, t)
 		}
 	}
 }
@@ -277,6 +283,7 @@ func (p *plans) left(session *sdk.ServerSession) (stand []*tracked, err error) {
 	delete(p.begun, session)
 	delete(p.current, session)
 	delete(p.budgets, session)
+	delete(p.news, session)
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()

@@ -182,7 +182,7 @@ func (g *Gateway) stage(ctx context.Context, t *tracked, r request, e *effect,
 			"whether it is, as action %s of plan %s; if so, it is made once that is committed.",
 			r.shown, err, g.prefix, e.Action, t.plan.ID()), nil
 	case t.overs(err):
-		g.plans.drop(t, err)
+		g.plans.drop(t, err, r.holder())
 		return problem("%v. Nothing was done; the next call begins a new plan.", err), nil
 	}
 	return problem("%v. Nothing was done.", err), nil

@@ -199,7 +199,7 @@ func (g *Gateway) planBegin(ctx context.Context, r request, in ownInput) (any, e
 	}
 	defer alone()
 	if t := g.plans.known(r.holder(), ""); t != nil {
-		if err := g.replace(ctx, t); err != nil {
+		if err := g.replace(ctx, t, r.holder()); err != nil {
 			return nil, err
 		}
 	}
@@ -211,11 +211,14 @@ func (g *Gateway) planBegin(ctx context.Context, r request, in ownInput) (any, e
 	if r.plain {
 		message = "calls with its id as " + planArgument + " belong to it"
 	}
+	if over := g.untold(ctx, r.holder(), nil); over != nil {
+		message += "; " + over.Error()
+	}
 	return report{Plan: t.plan.ID(), State: ledger.StateOpen, Message: message}, nil
 }
 
 // replace ends a plan that has done nothing, so that its connection can begin another one.
-func (g *Gateway) replace(ctx context.Context, t *tracked) error {
+func (g *Gateway) replace(ctx context.Context, t *tracked, by *sdk.ServerSession) error {
 	release, err := t.take(ctx) // a call that is under way may have an effect
 	if err != nil {
 		return err
@@ -226,14 +229,14 @@ func (g *Gateway) replace(ctx context.Context, t *tracked) error {
 		return fmt.Errorf("whether plan %s of this connection has done something is not known, and no "+
 			"other was begun: %w", t.plan.ID(), err)
 	}
-	if g.plans.notice(t, past); t.ended() != nil {
+	if g.plans.notice(t, past, by); t.ended() != nil {
 		return nil
 	}
 	if len(t.standing()) > 0 {
 		return ledger.Refuse("plan", "plan "+t.plan.ID()+" of this connection is open and has done "+
 			"something", "plan_commit or plan_fail first")
 	}
-	g.plans.drop(t, errors.New("plan_begin has begun another plan"))
+	g.plans.drop(t, errors.New("plan_begin has begun another plan"), by)
 	if err := t.plan.Commit(ctx); err != nil {
 		g.logger.Warn("a plan that has done nothing stays open until its deadline",
 			"tenant", g.config.Tenant, "plan", t.plan.ID(), "error", err)
@@ -246,19 +249,23 @@ func (g *Gateway) planCommit(ctx context.Context, r request, in ownInput) (any, 
 	if t == nil {
 		return past.notCommitted(), err
 	}
+	by := r.holder()
+	if err := g.untold(ctx, by, t); err != nil {
+		return nil, fmt.Errorf("%w. Nothing was committed", err)
+	}
 	if err := t.plan.Commit(ctx); err != nil {
 		if !t.overs(err) {
 			return nil, err
 		}
 		past, failed := g.look(ctx, t)
 		if failed != nil || past.State == ledger.StateOpen || past.State == ledger.StateUnwinding {
-			g.plans.drop(t, err)
+			g.plans.drop(t, err, by)
 			return nil, err
 		}
-		g.plans.notice(t, past)
+		g.plans.notice(t, past, by)
 		return t.closed(ctx, g, past).notCommitted(), nil
 	}
-	g.plans.drop(t, errCommitted)
+	g.plans.drop(t, errCommitted, by)
 	return g.kept(ctx, t), nil
 }
 
@@ -279,16 +286,17 @@ func (g *Gateway) planFail(ctx context.Context, r request, in ownInput) (any, er
 	if t == nil {
 		return past, err
 	}
+	by := r.holder()
 	if err := t.plan.Fail(ctx, cmp.Or(in.Reason, "the agent asked for it")); err != nil {
 		if !t.overs(err) {
 			return nil, err
 		}
 		past, failed := g.look(ctx, t)
 		if failed == nil {
-			g.plans.notice(t, past) // it may have been committed
+			g.plans.notice(t, past, by) // it may have been committed
 		}
 		if t.ended() == nil {
-			g.plans.drop(t, err)
+			g.plans.drop(t, err, by)
 		}
 		if failed != nil || past.State == ledger.StateOpen {
 			return nil, err
@@ -298,7 +306,7 @@ func (g *Gateway) planFail(ctx context.Context, r request, in ownInput) (any, er
 	if len(t.standing()) > 0 {
 		g.plans.overdraw(r.holder(), t, time.Now())
 	}
-	g.plans.drop(t, errors.New("it was failed, to be undone"))
+	g.plans.drop(t, errors.New("it was failed, to be undone"), by)
 	return g.waited(ctx, t)
 }
 
@@ -332,7 +340,7 @@ func (g *Gateway) planStatus(ctx context.Context, r request, in ownInput) (any, 
 		if err != nil {
 			return nil, err
 		}
-		g.plans.notice(t, past)
+		g.plans.notice(t, past, r.holder())
 		return t.reported(ctx, g, past, all)
 	}
 	if in.Plan == "" {
@@ -478,12 +486,15 @@ func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 		return nil, err
 	}
 	defer release()
+	if err := g.untold(ctx, r.holder(), t); err != nil {
+		return nil, fmt.Errorf("%w. Nothing was undone now", err)
+	}
 	recorded, err := g.look(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	if recorded.State != ledger.StateOpen && recorded.State != ledger.StateUnwinding {
-		g.plans.notice(t, recorded)
+		g.plans.notice(t, recorded, r.holder())
 		return t.closed(ctx, g, recorded), nil
 	}
 	last, err := choose(t.those(func(*effect) bool { return true }))
@@ -499,7 +510,7 @@ func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 	if wait := g.plans.spend(r.holder(), t, time.Now()); wait > 0 {
 		return nil, overdrawn(wait, "the next undo")
 	}
-	return g.undo(ctx, t, last)
+	return g.undo(ctx, t, last, r.holder())
 }
 
 // openPlan finds the plan that a tool ends or undoes in part; without one there is a report of
@@ -559,7 +570,8 @@ func (t *tracked) alone(last []*effect) error {
 }
 
 // undo goes back to the savepoint before some effects.
-func (g *Gateway) undo(ctx context.Context, t *tracked, last []*effect) (any, error) {
+func (g *Gateway) undo(ctx context.Context, t *tracked, last []*effect,
+	by *sdk.ServerSession) (any, error) {
 	mark := last[0].mark
 	waiting, cancel := context.WithTimeout(ctx, undoWait)
 	defer cancel()
@@ -567,11 +579,12 @@ func (g *Gateway) undo(ctx context.Context, t *tracked, last []*effect) (any, er
 	switch {
 	case errors.Is(err, coordinator.ErrUnwound),
 		errors.Is(err, coordinator.ErrUnwinding) && t.overs(err):
-		g.plans.drop(t, err)
+		g.plans.drop(t, err, by)
 		return g.waited(ctx, t)
 	case err != nil && !t.plan.GoesBack():
-		return nil, g.notBack(t, last, err)
+		return nil, g.notBack(t, last, err, by)
 	}
+	g.plans.undoneBy(by, t, names(last))
 	past, failed := g.look(context.WithoutCancel(ctx), t)
 	t.mu.Lock()
 	for _, e := range last {
@@ -595,11 +608,12 @@ func (g *Gateway) undo(ctx context.Context, t *tracked, last []*effect) (any, er
 }
 
 // notBack says why a plan does not go back to the savepoint before some effects.
-func (g *Gateway) notBack(t *tracked, last []*effect, err error) error {
+func (g *Gateway) notBack(t *tracked, last []*effect, err error,
+	by *sdk.ServerSession) error {
 	var refused *ledger.Refused
 	switch {
 	case t.overs(err):
-		g.plans.drop(t, err)
+		g.plans.drop(t, err, by)
 	case errors.As(err, &refused) && refused.Field == "unwind_requested.to_savepoint":
 		t.mu.Lock()
 		last[0].mark = "" // the ledger does not have it

@@ -1,0 +1,104 @@
+package mcp_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+)
+
+// An agent hears once what another session has done to its plan, as it hears of what a person has: with
+// its next call, which is not made.
+func TestAnAgentHearsWhatAnotherSessionHasDoneToItsPlan(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	first := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	server := serves(t, first.gateway.Handler(""))
+	connect := func() *client {
+		return &client{t: t, gateway: first.gateway, session: connects(t, server.URL, nil)}
+	}
+	a, b := connect(), connect()
+	for name, c := range map[string]struct {
+		does func(plan string)
+		want string // of what A is told; empty: of nothing
+	}{
+		"failed":       {func(plan string) { b.reports("plan_fail", with(plan, "reason", "by B")) }, "compensated: by B"},
+		"committed":    {func(plan string) { b.reports("plan_commit", with(plan)) }, "it is committed"},
+		"a part":       {func(plan string) { b.reports("undo_last", with(plan)) }, "a part of the plan was undone: add"},
+		"looked at":    {func(plan string) { w.undoes(plan, ""); b.reports("plan_status", with(plan)) }, "compensated"},
+		"by a person":  {func(plan string) { w.undoes(plan, "") }, "compensated: wrong"},
+		"by itself":    {func(plan string) { a.reports("plan_fail", with(plan)) }, ""},
+		"its own part": {func(string) { a.reports("undo_last", nil) }, ""},
+	} {
+		plan := planOf(a.call("add", map[string]any{"text": "earlier"}))
+		c.does(plan)
+		next := a.call("add", map[string]any{"text": name})
+		told := said(next)
+		if c.want == "" {
+			if next.IsError {
+				t.Errorf("%s: %s", name, told)
+			}
+			a.does("plan_fail", nil)
+			continue
+		}
+		if !next.IsError || !strings.Contains(told, c.want) || !strings.Contains(told, "Nothing was done") {
+			t.Errorf("%s: the next call says %s", name, told)
+		}
+		if strings.Contains(read(t, file), name) {
+			t.Errorf("%s: the call was made: %s", name, read(t, file))
+		}
+		again := a.call("add", map[string]any{"text": name})
+		if again.IsError || (planOf(again) == plan) != (name == "a part") {
+			t.Errorf("%s: the call after that, under %s after %s, says %s", name, planOf(again), plan, said(again))
+		}
+		a.does("plan_fail", nil)
+	}
+}
+
+// What another session has done is also heard by a call of the gateway's own tools, which would do
+// something else than is meant.
+func TestTheGatewaysToolsSayWhatAnotherSessionHasDone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	first := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	server := serves(t, first.gateway.Handler(""))
+	connect := func() *client {
+		return &client{t: t, gateway: first.gateway, session: connects(t, server.URL, nil)}
+	}
+	a, b := connect(), connect()
+	a.does("add", map[string]any{"text": "one"})
+	plan := planOf(a.call("add", map[string]any{"text": "two"}))
+	for _, tool := range []string{"undo_last", "plan_commit"} {
+		b.reports("undo_last", with(plan))
+		if r := a.call(tool, nil); !r.IsError || !strings.Contains(said(r), "a part of the plan was undone: add") {
+			t.Errorf("%s after an undo of a part: %s", tool, said(r))
+		}
+		if left := len(lines(file)); left != 1 {
+			t.Errorf("%s: there is %v", tool, lines(file))
+		}
+		a.does("add", map[string]any{"text": "three"})
+	}
+	b.reports("plan_fail", with(plan, "reason", "by B"))
+	if r := a.call("undo_last", nil); !r.IsError || !strings.Contains(said(r), "compensated: by B") {
+		t.Errorf("undo_last after plan_fail: %s", said(r))
+	}
+	plan = planOf(a.call("add", map[string]any{"text": "four"}))
+	b.reports("plan_fail", with(plan, "reason", "by B"))
+	if r := a.reports("plan_begin", nil); !strings.Contains(r.Message, "compensated: by B") {
+		t.Errorf("plan_begin after plan_fail: %+v", r)
+	}
+	if r := a.call("add", map[string]any{"text": "five"}); r.IsError {
+		t.Errorf("it is told twice: %s", said(r))
+	}
+}
+
+// with are arguments of a tool of the gateway.
+func with(plan string, more ...string) map[string]any {
+	arguments := map[string]any{"plan": plan}
+	for i := 0; i+1 < len(more); i += 2 {
+		arguments[more[i]] = more[i+1]
+	}
+	return arguments
+}
