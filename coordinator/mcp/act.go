@@ -67,7 +67,10 @@ func (s *Server) act(ctx context.Context, c toolCall) (result *sdk.CallToolResul
 	go func() { // ends with the call
 		defer close(ended)
 		if sent {
-			s.finish(calling, cancel, c, context.Cause(ctx), answered)
+			a := s.finish(calling, cancel, c, context.Cause(ctx), answered)
+			if c.late != nil && a.err == nil && !a.failed() {
+				c.late(a.result)
+			}
 			return
 		}
 		late := time.AfterFunc(s.config.Settle/2, cancel) // a start that takes too long
@@ -80,12 +83,12 @@ func (s *Server) act(ctx context.Context, c toolCall) (result *sdk.CallToolResul
 	return nil, ended, context.Cause(ctx)
 }
 
-// finish returns once nothing of a call that was given up can happen any more. It may be answered
-// soon; then it is cancelled, and a server that is told need not answer, nor has it stopped when it
-// answers with an error; and a server that goes on for all that is ended. One at a URL cannot be
-// ended: it has all of the time to settle.
+// finish returns the answer to a call that was given up, once nothing of it can happen any more. It
+// may be answered soon; then it is cancelled, and a server that is told need not answer, nor has it
+// stopped when it answers with an error; and a server that goes on for all that is ended. One at a
+// URL cannot be ended: it has all of the time to settle.
 func (s *Server) finish(ctx context.Context, cancel func(), c toolCall, why error,
-	answered <-chan answer) {
+	answered <-chan answer) answer {
 	late := time.NewTimer(s.config.Settle / 4)
 	defer late.Stop()
 	select {
@@ -93,7 +96,7 @@ func (s *Server) finish(ctx context.Context, cancel func(), c toolCall, why erro
 		if s.goesOn(a) {
 			<-time.After(s.config.Settle)
 		}
-		return
+		return a
 	case <-late.C:
 	}
 	go func() { // ends with the call, or its server
@@ -112,11 +115,12 @@ func (s *Server) finish(ctx context.Context, cancel func(), c toolCall, why erro
 		if a.failed() || s.goesOn(a) {
 			<-late.C
 		}
+		return a
 	case <-late.C:
 		s.logger.Warn("a call that was given up has no answer: it is not waited for any longer",
 			"server", s.config.Name, "tool", c.tool)
 		end()
-		<-answered
+		return <-answered
 	}
 }
 

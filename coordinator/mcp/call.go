@@ -251,12 +251,7 @@ func (g *Gateway) keyed(ctx context.Context, t *tracked, r request, print string
 		} else {
 			result, err = g.act(ctx, t, r, print, action)
 		}
-		e := t.found(action)
-		kept := result
-		if raw, failed := json.Marshal(result); failed != nil || len(raw) > 2*resultSize {
-			kept = nil // it has its text beside what was read of it
-		}
-		t.finish(action, k, kept, err, e == nil)
+		t.finish(action, k, keepable(result), err, t.found(action) == nil)
 		return result, err
 	}
 	select {
@@ -276,6 +271,15 @@ func (g *Gateway) keyed(ctx context.Context, t *tracked, r request, print string
 		return problem("the call with this key has happened; its result was too large to be kept"), nil
 	}
 	return k.result, k.err
+}
+
+// keepable is a result that is kept for a call that is made again with its key; nil: it is too
+// large.
+func keepable(result *sdk.CallToolResult) *sdk.CallToolResult {
+	if raw, err := json.Marshal(result); err != nil || len(raw) > 2*resultSize {
+		return nil // it has its text beside what was read of it
+	}
+	return result
 }
 
 func (t *tracked) found(action string) *effect {
@@ -335,7 +339,8 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		return g.stage(ctx, t, r, &effect{Action: action, print: print,
 			past: pastPrint(capability, digest[:])}, input)
 	}
-	run := &run{g: g, r: r, turn: turn{guard: r.server.guard}}
+	run := &run{g: g, t: t, r: r, turn: turn{guard: r.server.guard}, over: make(chan struct{})}
+	defer close(run.over)
 	if !r.contract.Review {
 		if err := run.turn.take(ctx); err != nil {
 			return nil, err
@@ -388,12 +393,14 @@ func (r request) shortened() (json.RawMessage, error) {
 // run is the forward of one call.
 type run struct {
 	g      *Gateway
+	t      *tracked
 	r      request
 	turn   turn
 	action string
 	result *sdk.CallToolResult // what the server said
 	err    error               // or why it said nothing
 	late   <-chan struct{}     // closed when nothing of the call can happen any more
+	over   chan struct{}       // closed when its client has its answer, or none
 	ran    bool
 	begun  bool // the server said that it failed, and what it has left is known
 }
@@ -435,7 +442,8 @@ func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.O
 			return coordinator.Outcome{}, coordinator.NotTaken(err)
 		}
 	}
-	u.result, u.late, u.err = r.server.act(ctx, toolCall{tool: r.tool, params: params})
+	u.result, u.late, u.err = r.server.act(ctx, toolCall{tool: r.tool, params: params,
+		late: func(result *sdk.CallToolResult) { u.answersLate(result, before) }})
 	var wire *jsonrpc.Error
 	switch {
 	case errors.Is(u.err, errNotReached):
@@ -446,8 +454,13 @@ func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.O
 	case u.err != nil:
 		return coordinator.Outcome{}, u.err
 	}
+	return u.outcome(ctx, before)
+}
+
+// outcome is what the answer of a server means. Errors: as of a forward.
+func (u *run) outcome(ctx context.Context, before json.RawMessage) (coordinator.Outcome, error) {
 	vars := triggers.BindingVars{
-		Input:  object(r.arguments),
+		Input:  object(u.r.arguments),
 		Before: before,
 		Result: structured(u.result),
 	}

@@ -151,6 +151,9 @@ func (t *tracked) learn(past coordinator.Past) {
 		case e == nil:
 		case a.DutyOf == "" && a.Outcome == api.OutcomeFailed:
 			e.State, e.why = stateUndone, "it is known not to have happened"
+		case a.DutyOf == "" && a.Outcome == api.OutcomeCompleted && e.known == stateInDoubt:
+			e.isKnown()
+			e.judge(a)
 		case a.DutyOf == "" || !slices.Contains([]string{"held", "compensated", "skipped"}, a.Undo):
 			e.judge(a)
 		}

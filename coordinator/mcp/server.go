@@ -502,6 +502,8 @@ type toolCall struct {
 	tool   string
 	params json.RawMessage
 	name   string // that this process gives it, to cancel it; empty: it is not cancelled
+
+	late func(*sdk.CallToolResult) // is given what is answered after it was given up; nil: nothing
 }
 
 // calling is a call of the gateway itself.

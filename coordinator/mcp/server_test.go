@@ -103,6 +103,8 @@ func notes(t testing.TB) mcp.Pack {
 	for _, name := range []string{"hang", "die", "fail", "shy", "slow", "ask"} {
 		text += "  " + name + ":" + tool
 	}
+	text += "  lazy:\n    class: compensable\n    fidelity: exact\n    timeout: 2s\n" +
+		"    undo: [{tool: remove, with: {text: =output.result.id}}]\n"
 	text += "  shout:" + strings.ReplaceAll(tool, "2s", "2m") +
 		"    refuse: [{when: 'input.text == \"quiet\"', message: be quiet}, {when: 'input.text == \"\"'}]\n"
 	text += "  add:" + tool + "    key: key\n    effectless_when: input.dry == true\n" +
@@ -295,6 +297,13 @@ func (s *notesServer) bad() {
 		err := appendNote(s.file, n)
 		<-ctx.Done()
 		return nil, errors.Join(err, ctx.Err())
+	})
+	s.tool("lazy", false, func(ctx context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		err := appendNote(s.file, n)
+		<-ctx.Done() // it is told that no one waits, and has done it all the same
+		result := text("added")
+		result.StructuredContent = map[string]any{"id": n.Text}
+		return result, err
 	})
 	s.tool("die", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
 		_ = appendNote(s.file, n)
