@@ -401,6 +401,7 @@ type run struct {
 	err    error               // or why it said nothing
 	late   <-chan struct{}     // closed when nothing of the call can happen any more
 	over   chan struct{}       // closed when its client has its answer, or none
+	lacks  string              // what the undo reads, and what is recorded does not have
 	ran    bool
 	begun  bool // the server said that it failed, and what it has left is known
 }
@@ -478,30 +479,8 @@ func (u *run) outcome(ctx context.Context, before json.RawMessage) (coordinator.
 		}
 		output["failed"] = json.RawMessage("true")
 	}
+	u.lacks = u.lacking(before, output)
 	return coordinator.Outcome{Output: output}, nil
-}
-
-// output is what is recorded of an answer: what the undo reads, as far as its command has room, and
-// the result for a call that is made again with its key.
-func (u *run) output(before, after json.RawMessage) map[string]json.RawMessage {
-	output, room := map[string]json.RawMessage{}, inputMax
-	if input, err := u.r.recorded(); err == nil && u.r.contract.reads("output") {
-		if left, err := u.r.contract.room(u.r.tool, input, before); err == nil {
-			room = left
-		}
-		if len(after) > 0 && len(after) <= room {
-			output["after"] = after
-			room -= len(after)
-		}
-	}
-	said := structured(u.result)
-	switch digest, err := encode(u.result.Meta[largeMeta]); {
-	case isLarge(u.result) && err == nil && len(digest) <= room:
-		output["answer"] = digest
-	case !isLarge(u.result) && len(said) <= room:
-		output["result"] = said
-	}
-	return output
 }
 
 // after asks what a call has left. Without an answer the undo has less to go by.
@@ -601,6 +580,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 	if notTaken {
 		t.unknow(u.action)
 	} else {
+		e.lack(u.lacks)
 		if u.err != nil || failed(u.result) && !u.begun {
 			e.State, e.known = stateInDoubt, stateInDoubt
 		}
@@ -649,9 +629,10 @@ func marked(result *sdk.CallToolResult, plan, action string) *sdk.CallToolResult
 func recalled(output json.RawMessage) *sdk.CallToolResult {
 	var recorded struct {
 		Result json.RawMessage `json:"result"`
+		Part   bool            `json:"part"`
 		Failed bool            `json:"failed"`
 	}
-	if json.Unmarshal(output, &recorded) != nil || len(recorded.Result) == 0 {
+	if json.Unmarshal(output, &recorded) != nil || len(recorded.Result) == 0 || recorded.Part {
 		return problem("the call with this key has happened; its result was too large to be kept")
 	}
 	result := &sdk.CallToolResult{

@@ -37,6 +37,7 @@ type effect struct {
 	print string // of server, tool and arguments
 	past  string // likewise, of a call of an earlier process
 	mark  string // the savepoint before it
+	lacks string // what its undo reads, and what is recorded does not have
 
 	contract *Tool // nil: its tool has none
 }
@@ -390,6 +391,9 @@ func (e *effect) whyThere(past coordinator.Past) string {
 func (t *tracked) can(i int) string {
 	e := t.effects[i]
 	how := cmp.Or(string(e.Fidelity), "as its contract says")
+	if e.lacks != "" {
+		how = "not exact: its undo reads " + e.lacks
+	}
 	if e.State == stateStaged {
 		how = "it is not made yet: an undo drops it, and a commit of the plan has it made"
 	}

@@ -26,15 +26,16 @@ func (u *run) answersLate(result *sdk.CallToolResult, before json.RawMessage) {
 			u.g.config.Tenant, "plan", u.t.plan.ID(), "action", u.action, "error", err)
 		return
 	}
-	u.t.happened(u.action, marked(result, u.t.plan.ID(), u.action))
+	u.t.happened(u.action, late.lacks, marked(result, u.t.plan.ID(), u.action))
 }
 
 // happened notes that a call which was in doubt has happened, and its result for one with its key.
-func (t *tracked) happened(action string, result *sdk.CallToolResult) {
+func (t *tracked) happened(action, lacks string, result *sdk.CallToolResult) {
 	t.mu.Lock()
 	for _, e := range t.effects {
 		if e.Action == action {
 			e.isKnown()
+			e.lack(lacks)
 		}
 	}
 	k := t.results[action]

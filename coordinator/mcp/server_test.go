@@ -105,6 +105,8 @@ func notes(t testing.TB) mcp.Pack {
 	}
 	text += "  lazy:\n    class: compensable\n    fidelity: exact\n    timeout: 2s\n" +
 		"    undo: [{tool: remove, with: {text: =output.result.id}}]\n"
+	text += "  long:\n    class: compensable\n    fidelity: exact\n" +
+		"    undo: [{tool: remove, with: {text: =output.result.id}}]\n"
 	text += "  shout:" + strings.ReplaceAll(tool, "2s", "2m") +
 		"    refuse: [{when: 'input.text == \"quiet\"', message: be quiet}, {when: 'input.text == \"\"'}]\n"
 	text += "  add:" + tool + "    key: key\n    effectless_when: input.dry == true\n" +
@@ -303,6 +305,21 @@ func (s *notesServer) bad() {
 		<-ctx.Done() // it is told that no one waits, and has done it all the same
 		result := text("added")
 		result.StructuredContent = map[string]any{"id": n.Text}
+		return result, err
+	})
+	// It answers with something long, and without what its undo reads where it is told to.
+	s.tool("long", false, func(_ context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		var with struct{ Bytes int }
+		err := errors.Join(json.Unmarshal(req.Params.Arguments, &with), appendNote(s.file, n))
+		answer := map[string]any{"pad": strings.Repeat("y", with.Bytes)}
+		if n.Text != "none" {
+			answer["id"] = n.Text
+		}
+		if n.Text == "itself" {
+			answer["id"] = n.Text + strings.Repeat("y", with.Bytes)
+		}
+		result := text("added")
+		result.StructuredContent = answer
 		return result, err
 	})
 	s.tool("die", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
