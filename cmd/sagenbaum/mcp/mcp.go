@@ -102,6 +102,10 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 	case err != nil:
 		return err
 	}
+	if err := allowed(conn, s, "be agent "+config.Agent+" of tenant "+s.Tenant,
+		asAgent(s.Tenant, config.Agent)); err != nil {
+		return errors.Join(err, gateway.Close())
+	}
 	free := o.remember(config, args)
 	defer func() { err = errors.Join(err, gateway.Close()); free() }()
 	beside, stop := context.WithCancel(ctx)
@@ -197,6 +201,10 @@ func (o *options) worker(cmd *cobra.Command, s *cli.Settings, args []string) err
 		Servers: servers, Logger: logger})
 	if err != nil {
 		return err
+	}
+	if err := allowed(conn, s, "serve these undos in tenant "+s.Tenant,
+		asWorker(s.Tenant, servers)); err != nil {
+		return errors.Join(err, w.Close(context.WithoutCancel(cmd.Context())))
 	}
 	for _, server := range servers {
 		cmd.Printf("serving the undos of %s as %s\n", server.Name(), server.Undo())
