@@ -31,3 +31,16 @@ func TestAGatewayOrWorkerThatMayNotServeEnds(t *testing.T) {
 		cmdtest.Run(t, args...).Wants(t, c.does, cli.ExitNotAllowed, c.says...)
 	}
 }
+
+// TestAGatewayThatUndoesNothingNamesItsWorker when it starts.
+func TestAGatewayThatUndoesNothingNamesItsWorker(t *testing.T) {
+	t.Parallel()
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0")
+	files := t.TempDir()
+	for _, flags := range [][]string{{"--creds", s.User(t, "bob", "agent")}, {"--no-undo"}} {
+		args := append([]string{"mcp", "--server", s.URL, "--server-name", "demo", "--root", files}, flags...)
+		cmdtest.Run(t, append(args, "--", "env", cmdtest.AsCommand+"=1", cmdtest.Program(t), "demo-files", files)...).
+			Wants(t, "a gateway", cli.ExitGood, "this gateway undoes nothing itself",
+				"sagenbaum mcp worker --server-name demo --root "+files+" -- env ")
+	}
+}

@@ -66,6 +66,9 @@ func (g *Gateway) FailMark(plan string) (missing bool) {
 	return t.mark == ""
 }
 
+// WaitsForUndos has the tools that undo wait for no longer than this.
+func (g *Gateway) WaitsForUndos(d time.Duration) { g.patience = d }
+
 // Gone waits until no client is there, and the plans of all are seen to.
 func (g *Gateway) Gone() { <-g.plans.empty() }
 

@@ -66,6 +66,10 @@ type Config struct {
 	// workers that do so when it is gone.
 	ServeUndos bool
 
+	// Worker is the command line of what makes the undos that ServeUndos leaves, which is named where
+	// an undo waits for it; empty: none is known.
+	Worker string
+
 	Logger *slog.Logger // default none
 }
 
@@ -84,6 +88,8 @@ type Gateway struct {
 	remote     atomic.Bool  // clients come over HTTP
 	level      atomic.Value // an sdk.LoggingLevel: of the logs that a client wants; nil: none has said
 	subscribed *subscribed
+
+	patience time.Duration // of the tools that undo
 
 	life context.Context // of calls; ended by Close
 	halt context.CancelFunc
@@ -112,7 +118,10 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	}
 	g := &Gateway{config: config, logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		rooting: newRooting(), befores: map[string]json.RawMessage{}, progress: map[string]*progress{},
-		calling: map[*Server][]*underWay{}, subscribed: newSubscribed()}
+		calling: map[*Server][]*underWay{}, subscribed: newSubscribed(), patience: undoWait}
+	if !config.ServeUndos {
+		g.patience = undoElsewhere
+	}
 	g.life, g.halt = context.WithCancel(context.Background())
 	g.plans = newPlans(g)
 	if err := g.start(ctx); err != nil {

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 )
@@ -101,4 +102,21 @@ func with(plan string, more ...string) map[string]any {
 		arguments[more[i]] = more[i+1]
 	}
 	return arguments
+}
+
+// A gateway that leaves the undos to a worker says so where none has made them.
+func TestAnUndoThatNoWorkerMakesSaysWhichOneItWaitsFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	c := w.gateway(mcp.Config{Worker: "sagenbaum mcp worker -- notes"}, nil, config)
+	c.gateway.WaitsForUndos(time.Second)
+	for _, tool := range []string{"plan_fail", "undo_last"} {
+		plan := planOf(c.call("add", map[string]any{"text": "x"}))
+		r := c.reports(tool, nil)
+		if r.Plan != plan || !strings.Contains(r.Message, "no worker has within 1s: it waits until one runs, as "+
+			"sagenbaum mcp worker -- notes") {
+			t.Errorf("%s of plan %s: %+v", tool, plan, r)
+		}
+	}
 }

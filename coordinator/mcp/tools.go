@@ -318,7 +318,7 @@ func (g *Gateway) waited(ctx context.Context, t *tracked) (report, error) {
 		before[e] = e.there()
 	}
 	t.mu.Unlock()
-	waiting, cancel := context.WithTimeout(ctx, undoWait)
+	waiting, cancel := context.WithTimeout(ctx, g.patience)
 	defer cancel()
 	_, waits := t.plan.Wait(waiting)
 	past, err := g.look(context.WithoutCancel(ctx), t)
@@ -327,7 +327,7 @@ func (g *Gateway) waited(ctx context.Context, t *tracked) (report, error) {
 		return report{Plan: t.plan.ID(), State: ledger.StateUnwinding, Message: "it is being undone; " +
 			"what became of its calls is not known yet: " + errors.Join(waits, err).Error()}, nil
 	case waits != nil:
-		past.Reason = "it goes on without this connection: " + waits.Error()
+		past.Reason = "it goes on without this connection: " + waits.Error() + g.elsewhere()
 	}
 	return t.report(past, func(e *effect) bool { return before[e] }), nil
 }
@@ -573,7 +573,7 @@ func (t *tracked) alone(last []*effect) error {
 func (g *Gateway) undo(ctx context.Context, t *tracked, last []*effect,
 	by *sdk.ServerSession) (any, error) {
 	mark := last[0].mark
-	waiting, cancel := context.WithTimeout(ctx, undoWait)
+	waiting, cancel := context.WithTimeout(ctx, g.patience)
 	defer cancel()
 	err := t.plan.UnwindTo(waiting, mark, "undo of "+names(last))
 	switch {
@@ -602,9 +602,19 @@ func (g *Gateway) undo(ctx context.Context, t *tracked, last []*effect,
 	}
 	out := t.report(past, func(e *effect) bool { return slices.Contains(last, e) })
 	if err != nil {
-		out.Message = "it is being undone, and goes on; the plan is open again then: " + err.Error()
+		out.Message = "it is being undone, and goes on; the plan is open again then: " + err.Error() +
+			g.elsewhere()
 	}
 	return out, nil
+}
+
+// elsewhere says of an undo that is not made yet what is to make it; empty: this gateway is.
+func (g *Gateway) elsewhere() string {
+	if g.work != nil {
+		return ""
+	}
+	return "; this gateway undoes nothing itself, and no worker has within " + g.patience.String() +
+		": it waits until one runs, as " + cmp.Or(g.config.Worker, "sagenbaum mcp worker")
 }
 
 // notBack says why a plan does not go back to the savepoint before some effects.

@@ -89,6 +89,7 @@ func (o *options) gateway(cmd *cobra.Command, s *cli.Settings, args []string) (e
 	if s.Self != nil && s.Self.Role == access.Agent {
 		config.ServeUndos = false // an agent's user may not
 	}
+	o.sayLeft(&config, args)
 	ctx := cmd.Context()
 	starting, in := ctx, (*input)(nil)
 	if o.listen == "" {

@@ -56,6 +56,17 @@ func (o *options) workerLine(args []string) []string {
 	return line
 }
 
+// sayLeft names the worker that makes the undos of a gateway which makes none.
+func (o *options) sayLeft(config *mcp.Config, args []string) {
+	if config.ServeUndos {
+		return
+	}
+	line := o.workerLine(args)
+	config.Worker = cli.CommandLine(line[0], line[1:]...)
+	config.Logger.Warn("this gateway undoes nothing itself: undos, and calls that are staged, wait for "+
+		"a worker", "agent", config.Agent, "next", config.Worker)
+}
+
 // absolute is a path from anywhere; empty: none is given.
 func absolute(path string) string {
 	if full, err := filepath.Abs(path); err == nil && path != "" {
