@@ -27,8 +27,8 @@ func TestWhatAnUndoReadsOfALargeAnswerIsKept(t *testing.T) {
 			size >= 60<<10 && !strings.Contains(again, "its result was too large to be kept") {
 			t.Errorf("%d bytes: repeated with its key: %.200s", size, again)
 		}
-		if got := w.gateway(mcp.Config{ServeUndos: true}, nil, config).reports("plan_fail", with(plan)); len(got.Undone) != 1 ||
-			got.State != "compensated" || len(lines(file)) != 0 {
+		other := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+		if got := other.reports("plan_fail", with(plan)); len(got.Undone) != 1 || got.State != "compensated" || len(lines(file)) != 0 {
 			t.Errorf("%d bytes: %+v, left %v", size, got, lines(file))
 		}
 		c.call("add", map[string]any{"text": "y"}) // is told that the plan is undone

@@ -221,7 +221,7 @@ func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, e
 	}
 	if t == nil {
 		if r.plan == "" {
-			if err := g.untold(ctx, r.holder(), nil); err != nil {
+			if err := untold(ctx, g, r.holder(), nil); err != nil {
 				return problem("%v. Nothing was done; the next call begins a new plan.", err), nil
 			}
 		}
@@ -306,7 +306,7 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 			g.plans.notice(t, past, r.holder()) // its owner may have answered
 		}
 	}
-	if err := g.untold(ctx, r.holder(), t); err != nil {
+	if err := untold(ctx, g, r.holder(), t); err != nil {
 		return problem("%v. Nothing was done.", err), nil
 	}
 	if err := t.ended(); err != nil {

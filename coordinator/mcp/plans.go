@@ -137,7 +137,7 @@ func (p *plans) of(ctx context.Context, session *sdk.ServerSession, id string,
 	case t != nil:
 		return t, nil
 	case id == "" && !begin:
-		if err := p.g.untold(ctx, session, nil); err != nil {
+		if err := untold(ctx, p.g, session, nil); err != nil {
 			return nil, err
 		}
 		return nil, p.none(session)

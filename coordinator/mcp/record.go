@@ -5,9 +5,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 
+	"errors"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/triggers"
+	"strings"
 )
 
 // reference is what is recorded of a long value: the SHA-256 of a text, or of the JSON of
@@ -51,4 +53,141 @@ func (s *Server) begun(t Tool, vars triggers.BindingVars, after json.RawMessage)
 		}
 	}
 	return len(t.Undo) > 0
+}
+
+// output is what is recorded of an answer: what the undo reads, as far as its command has room, and
+// the result for a call that is made again with its key. Of one that is too large what the undo
+// reads of it is kept.
+func (u *run) output(before, after json.RawMessage) map[string]json.RawMessage {
+	output, room := map[string]json.RawMessage{}, inputMax
+	if input, err := u.r.recorded(); err == nil && u.r.contract.reads(outputRead) {
+		if left, err := u.r.contract.room(u.r.tool, input, before); err == nil {
+			room = left
+		}
+		if len(after) > 0 && len(after) <= room {
+			output["after"] = after
+			room -= len(after)
+		}
+	}
+	said := structured(u.result)
+	part := u.r.server.x.readOf(u.r.contract, said)
+	switch digest, err := encode(u.result.Meta[largeMeta]); {
+	case isLarge(u.result) && err == nil && len(digest) <= room:
+		output["answer"] = digest
+	case isLarge(u.result): // what it said is not known
+	case len(said) <= room:
+		output[resultVariable] = said
+	case len(part) > 0 && len(part) <= room:
+		output[resultVariable], output["part"] = part, json.RawMessage("true")
+	}
+	return output
+}
+
+// outputRead is the variable in which an undo reads what is recorded of an answer.
+const outputRead = "output"
+
+// undoing are the expressions of what undoes a tool.
+func (x *expressions) undoing(t Tool) (all []*triggers.Binding, err error) {
+	var texts []any
+	for _, step := range t.Undo {
+		texts = append(texts, step.With, condition(step.When))
+	}
+	for _, guard := range t.Stop {
+		texts = append(texts, condition(guard.When))
+	}
+	texts = append(texts, condition(t.Done))
+	if t.Probe != nil {
+		texts = append(texts, t.Probe.With)
+		for _, keep := range t.Probe.Keep {
+			texts = append(texts, condition(keep.Like))
+		}
+		for _, list := range t.Probe.Lists {
+			texts = append(texts, condition(list.Of), condition(list.Like), condition(list.Unlike))
+		}
+	}
+	for _, text := range texts {
+		if all, err = x.within(text, all); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// condition is a text that is CEL as an argument has it.
+func condition(text string) any {
+	if text == "" {
+		return nil
+	}
+	return "=" + strings.TrimPrefix(text, "=")
+}
+
+// readOf is what the undo of a tool reads of an answer; empty: nothing.
+func (x *expressions) readOf(t Tool, said json.RawMessage) json.RawMessage {
+	all, err := x.undoing(t)
+	if err != nil {
+		return nil // the pack was refused
+	}
+	var paths [][]string
+	for _, b := range all {
+		for _, read := range b.Paths() {
+			switch {
+			case read.Path[0] != outputRead:
+			case len(read.Path) == 1:
+				return nil // all of it
+			case read.Path[1] == resultVariable:
+				paths = append(paths, read.Path[2:])
+			}
+		}
+	}
+	return triggers.Project(said, paths)
+}
+
+// lacking says what the undo of a call reads of an answer, and what is recorded does not have;
+// empty: nothing, as far as is known before a probe is asked.
+func (u *run) lacking(before json.RawMessage, output map[string]json.RawMessage) string {
+	recorded, err := encode(output)
+	if err != nil {
+		return ""
+	}
+	missing := u.missing(before, recorded)
+	if missing == "" {
+		return ""
+	}
+	output = map[string]json.RawMessage{"after": output["after"], resultVariable: structured(u.result)}
+	whole, err := encode(output)
+	if err == nil && (isLarge(u.result) || u.missing(before, whole) != missing) {
+		return missing + ", which was too large to be kept"
+	}
+	return missing + ", which its answer did not have"
+}
+
+// lack notes what the undo reads, and what is recorded does not have: then it is not exact.
+func (e *effect) lack(what string) {
+	if e.lacks = what; what != "" {
+		e.Fidelity = ""
+	}
+}
+
+// missing is the first path of an output that a call of the undo reads, and that leads nowhere.
+func (u *run) missing(before, output json.RawMessage) string {
+	x := u.r.server.x
+	vars := triggers.BindingVars{Input: object(u.r.arguments), Before: before, Output: output}
+	for _, step := range u.r.contract.Undo {
+		if made, err := x.holds(step.When, vars); err != nil || !made {
+			continue // or it is known once the probe is asked
+		}
+		arguments, err := x.within(step.With, nil)
+		if err != nil {
+			return ""
+		}
+		reckoned := vars
+		reckoned.Incomplete = true
+		for _, b := range arguments {
+			var not *triggers.Missing
+			if _, err := b.Evaluate(reckoned); errors.As(err, &not) && len(not.Path) > 1 {
+				return strings.Join(not.Path, ".")
+			}
+		}
+	}
+	return ""
 }

@@ -211,7 +211,7 @@ func (g *Gateway) planBegin(ctx context.Context, r request, in ownInput) (any, e
 	if r.plain {
 		message = "calls with its id as " + planArgument + " belong to it"
 	}
-	if over := g.untold(ctx, r.holder(), nil); over != nil {
+	if over := untold(ctx, g, r.holder(), nil); over != nil {
 		message += "; " + over.Error()
 	}
 	return report{Plan: t.plan.ID(), State: ledger.StateOpen, Message: message}, nil
@@ -250,7 +250,7 @@ func (g *Gateway) planCommit(ctx context.Context, r request, in ownInput) (any, 
 		return past.notCommitted(), err
 	}
 	by := r.holder()
-	if err := g.untold(ctx, by, t); err != nil {
+	if err := untold(ctx, g, by, t); err != nil {
 		return nil, fmt.Errorf("%w. Nothing was committed", err)
 	}
 	if err := t.plan.Commit(ctx); err != nil {
@@ -327,7 +327,7 @@ func (g *Gateway) waited(ctx context.Context, t *tracked) (report, error) {
 		return report{Plan: t.plan.ID(), State: ledger.StateUnwinding, Message: "it is being undone; " +
 			"what became of its calls is not known yet: " + errors.Join(waits, err).Error()}, nil
 	case waits != nil:
-		past.Reason = "it goes on without this connection: " + waits.Error() + g.elsewhere()
+		past.Reason = "it goes on without this connection: " + waits.Error() + elsewhere(g)
 	}
 	return t.report(past, func(e *effect) bool { return before[e] }), nil
 }
@@ -486,7 +486,7 @@ func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 		return nil, err
 	}
 	defer release()
-	if err := g.untold(ctx, r.holder(), t); err != nil {
+	if err := untold(ctx, g, r.holder(), t); err != nil {
 		return nil, fmt.Errorf("%w. Nothing was undone now", err)
 	}
 	recorded, err := g.look(ctx, t)
@@ -603,13 +603,13 @@ func (g *Gateway) undo(ctx context.Context, t *tracked, last []*effect,
 	out := t.report(past, func(e *effect) bool { return slices.Contains(last, e) })
 	if err != nil {
 		out.Message = "it is being undone, and goes on; the plan is open again then: " + err.Error() +
-			g.elsewhere()
+			elsewhere(g)
 	}
 	return out, nil
 }
 
 // elsewhere says of an undo that is not made yet what is to make it; empty: this gateway is.
-func (g *Gateway) elsewhere() string {
+func elsewhere(g *Gateway) string {
 	if g.work != nil {
 		return ""
 	}

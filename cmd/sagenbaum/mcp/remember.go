@@ -63,8 +63,8 @@ func (o *options) sayLeft(config *mcp.Config, args []string) {
 	}
 	line := o.workerLine(args)
 	config.Worker = cli.CommandLine(line[0], line[1:]...)
-	config.Logger.Warn("this gateway undoes nothing itself: undos, and calls that are staged, wait for "+
-		"a worker", "agent", config.Agent, "next", config.Worker)
+	config.Logger.Warn("this gateway undoes nothing itself: undos, and calls that are staged, wait "+
+		"for a worker", "agent", config.Agent, "next", config.Worker)
 }
 
 // absolute is a path from anywhere; empty: none is given.
