@@ -28,7 +28,8 @@ func TestWhatAnUndoReadsOfALargeAnswerIsKept(t *testing.T) {
 			t.Errorf("%d bytes: repeated with its key: %.200s", size, again)
 		}
 		other := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
-		if got := other.reports("plan_fail", with(plan)); len(got.Undone) != 1 || got.State != "compensated" || len(lines(file)) != 0 {
+		if got := other.reports("plan_fail", with(plan)); len(got.Undone) != 1 || got.State != "compensated" ||
+			len(lines(file)) != 0 {
 			t.Errorf("%d bytes: %+v, left %v", size, got, lines(file))
 		}
 		c.call("add", map[string]any{"text": "y"}) // is told that the plan is undone
