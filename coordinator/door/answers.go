@@ -44,6 +44,7 @@ type State struct {
 	State       string   `json:"state" doc:"open, committing, committed, unwinding, compensated, quarantined, failed or resolved"`
 	Reason      string   `json:"reason,omitempty" doc:"of the state"`
 	Ended       bool     `json:"ended" doc:"it stays so, unless its owner answers a quarantine"`
+	UndoneAs    string   `json:"undone_as,omitempty" doc:"of a committed plan, which stays committed: the plan that undoes it, or a part of it; plan.get of this plan names the acts that were undone, and plan.wait of the other one waits for them"`
 	Outstanding []string `json:"outstanding,omitempty" doc:"actions that wait for the owner"`
 	Doubts      []Doubt  `json:"doubts,omitempty" doc:"what its commit waits for; in plan.wait with settled, of an open plan, those that are asked about"`
 	Settled     bool     `json:"settled,omitempty" doc:"in plan.wait with settled: of no other action than those of unknown it is in doubt whether it happened"`
@@ -100,7 +101,7 @@ type Acts struct {
 	Output      json.RawMessage `json:"output,omitempty" doc:"sealed values stay sealed"`
 	ExternalRef string          `json:"external_ref,omitempty"`
 	Verdict     string          `json:"verdict,omitempty"`
-	Undone      bool            `json:"undone,omitempty" doc:"the plan goes on without it: what it did is not there any more"`
+	Undone      bool            `json:"undone,omitempty" doc:"what it did is not there any more: the plan goes on without it, or was undone after its commit"`
 }
 
 // Fact answers fact.put and fact.retract.

@@ -23,6 +23,9 @@ func (d *Door) doDeadline(ctx context.Context, who Caller, q *Deadline) (State, 
 	if err != nil {
 		return State{}, err
 	}
+	if err := ofAgents(q.Plan); err != nil {
+		return State{}, err
+	}
 	answer, moved, err := d.movedBy(ctx, who, q, to)
 	if err != nil || moved {
 		return answer, err

@@ -284,7 +284,10 @@ func (d *Door) writerOf(ctx context.Context, who Caller, name, plan string) (*wr
 // take finds the writer of a plan that there is, and what it has of the plan. done gives it back.
 func (d *Door) take(ctx context.Context, who Caller, name, plan string) (w *writer, h *held,
 	done func(), err error) {
-	if w, err = d.writerOf(ctx, who, name, plan); err != nil {
+	if err = ofAgents(plan); err == nil {
+		w, err = d.writerOf(ctx, who, name, plan)
+	}
+	if err != nil {
 		return nil, nil, nil, err
 	}
 	h, done, err = w.take(ctx, plan)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
@@ -264,7 +266,8 @@ func (d *Door) stateAt(ctx context.Context, who Caller, q api.OutcomeQuery) (Sta
 	}
 	s := State{Plan: q.Plan, State: answer.State, Reason: answer.Reason,
 		Ended: ledger.HasEnded(answer.State), Outstanding: answer.Outstanding, whole: answer.Whole,
-		Doubts: doubts(answer.Doubts), Unknown: doubts(answer.Unknown)}
+		UndoneAs: answer.UndoneAs,
+		Doubts:   doubts(answer.Doubts), Unknown: doubts(answer.Unknown)}
 	s.Settled = q.Doubts && (answer.Settled || s.State == ledger.StateCommitted)
 	if answer.Delivery != nil {
 		s.Delivery = new(Delivery(*answer.Delivery))
@@ -368,8 +371,8 @@ func (d *Door) historyOf(ctx context.Context, who Caller, id string, limit int) 
 func (d *Door) historyAt(ctx context.Context, who Caller, q api.HistoryQuery) (
 	whole api.HistoryAnswer, err error) {
 	const want = "the id of a plan of this agent"
-	if !ledger.ValidToken(q.Plan) {
-		return whole, ledger.Refuse("plan", "no name", want)
+	if !ledger.ValidDerived(q.Plan) {
+		return whole, noPlanID(q.Plan, want)
 	}
 	for {
 		page, err := ask(ctx, d, who, api.PlanHistory(who.Name), q)
@@ -404,16 +407,47 @@ func (d *Door) doGet(ctx context.Context, who Caller, q *Get) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	return planOf(who, q.Plan, h)
+	undone, err := d.undoneIn(ctx, who, q.Plan, h)
+	if err != nil {
+		return Plan{}, err
+	}
+	return planOf(who, q.Plan, h, undone)
 }
 
-func planOf(who Caller, id string, h api.HistoryAnswer) (Plan, error) {
+// undoneIn finds the acts of a plan whose effects are not there any more: those that it goes on
+// without, and, once it is committed, those that the plan which undoes it has undone.
+func (d *Door) undoneIn(ctx context.Context, who Caller, id string, h api.HistoryAnswer) (
+	map[string]bool, error) {
+	found := map[string]bool{}
+	for _, past := range h.Actions {
+		found[past.Action] = past.Undone
+		if !ledger.ValidToken(id) {
+			found[past.Action] = isUndone(past)
+		}
+	}
+	if h.UndoneAs == "" {
+		return found, nil
+	}
+	later, err := d.historyOf(ctx, who, h.UndoneAs, batchMax)
+	for _, past := range later.Actions {
+		found[past.Action] = found[past.Action] || isUndone(past)
+	}
+	return found, err
+}
+
+// isUndone reports whether an undo has come to its end, and has done it.
+func isUndone(past api.PastAction) bool {
+	return past.Undo == ledger.StateCompensated ||
+		past.Undo == ledger.StateResolved && past.Resolution == "done"
+}
+
+func planOf(who Caller, id string, h api.HistoryAnswer, undone map[string]bool) (Plan, error) {
 	opening := new(pb.PlanOpened)
 	if err := opening.UnmarshalVT(h.Opened); err != nil {
 		return Plan{}, err
 	}
 	p := Plan{State: State{Plan: id, State: h.State, Reason: h.Reason, Ended: ledger.HasEnded(h.State),
-		Outstanding: h.Outstanding, Writer: h.Writer}, Label: opening.Label, Owner: opening.Owner,
+		Outstanding: h.Outstanding, UndoneAs: h.UndoneAs, Writer: h.Writer}, Label: opening.Label, Owner: opening.Owner,
 		Rewinds: int(h.Rewinds), Acts: []Acts{}}
 	if h.DueSet == 0 { // the host has an earlier version
 		h.DueNs = opening.DeadlineNs
@@ -424,6 +458,7 @@ func planOf(who Caller, id string, h api.HistoryAnswer) (Plan, error) {
 	for _, s := range h.Savepoints {
 		p.Savepoints = append(p.Savepoints, s.Name)
 	}
+	origin, _, _ := strings.Cut(id, "~") // its acts are those of the plan that it undoes or delivers
 	for _, past := range h.Actions {
 		if past.Child != "" || past.DutyOf != "" {
 			continue
@@ -435,15 +470,36 @@ func planOf(who Caller, id string, h api.HistoryAnswer) (Plan, error) {
 		p.Acts = append(p.Acts, Acts{Action: past.Action, Number: int(past.Number),
 			Capability: registered.Capability, Sequence: int(past.Sequence), Outcome: past.Outcome,
 			Staged: registered.Deliver != nil,
-			Key:    ledger.Key(who.Tenant, id, past.Action, ledger.PurposeDo),
+			Key:    ledger.Key(who.Tenant, origin, past.Action, ledger.PurposeDo),
 			Code:   past.Code, Message: past.Message, Output: json.RawMessage(past.Output),
-			ExternalRef: past.ExternalRef, Verdict: past.Verdict, Undone: past.Undone})
+			ExternalRef: past.ExternalRef, Verdict: past.Verdict, Undone: undone[past.Action]})
 	}
 	return p, nil
 }
 
+// noPlanID refuses what can be the id of no plan.
+func noPlanID(id, want string) error {
+	return ledger.Refuse("plan", fmt.Sprintf("%q is no name", clip(id)), want)
+}
+
+// ofAgents refuses the id of no plan, and that of one which the executor has made of another: its
+// agent reads it, and writes nothing to it.
+func ofAgents(id string) error {
+	switch {
+	case ledger.ValidToken(id):
+		return nil
+	case ledger.ValidDerived(id):
+		return ledger.Refuse("plan", fmt.Sprintf("%q is made by the executor, which takes no requests for "+
+			"it", clip(id)), "a plan of this agent; plan.get, plan.wait, plan.preview and events read this one")
+	}
+	return noPlanID(id, "the id of a plan of this agent")
+}
+
 // doResume is plan.resume.
 func (d *Door) doResume(ctx context.Context, who Caller, q *Resume) (Plan, error) {
+	if err := ofAgents(q.Plan); err != nil {
+		return Plan{}, err
+	}
 	before, err := d.historyOf(ctx, who, q.Plan, 1)
 	if err != nil {
 		return Plan{}, err

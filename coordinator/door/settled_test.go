@@ -71,6 +71,23 @@ func TestAnAgentWaitsUntilItIsKnown(t *testing.T) {
 	}
 }
 
+// TestACommitThatWaitsForItsOwnerIsSettled: nothing is asked any more, and the answer says for what it
+// waits.
+func TestACommitThatWaitsForItsOwnerIsSettled(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p","owner":"travel"}`)
+	l.lost("p", "a", "mail.send", `{"to":"ann"}`)
+	if got := l.good(l.post, "tripper", "plan.commit", `{"plan":"p"}`); got["state"] != "committing" {
+		t.Fatalf("%v", got)
+	}
+	got := l.good(l.post, "tripper", "plan.wait", `{"plan":"p","settled":true,"wait":"20s"}`)
+	if text := fmt.Sprint(got["unknown"]); got["settled"] != true || got["state"] != "committing" ||
+		!strings.Contains(text, "action:a") || !strings.Contains(text, "owner:true") {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestAHostThatIsBehindIsAskedAgain: that it has not read all yet says nothing about the plan.
 func TestAHostThatIsBehindIsAskedAgain(t *testing.T) {
 	l := newLive(t)

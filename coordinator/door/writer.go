@@ -131,9 +131,6 @@ func (w *writer) acting(plan, action string) (*held, *act) {
 // take is held for a plan that there is: it is recalled from the ledger where this process does
 // not know it. done gives it back.
 func (w *writer) take(ctx context.Context, id string) (h *held, done func(), err error) {
-	if !ledger.ValidToken(id) {
-		return nil, nil, ledger.Refuse("plan", "no name", "the id of a plan of this agent")
-	}
 	h = w.fresh(id)
 	done = func() { w.drop(id, h, false) }
 	defer h.taking.Unlock()

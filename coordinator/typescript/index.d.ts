@@ -44,6 +44,8 @@ export interface State {
   state: "open" | "committing" | "committed" | "unwinding" | "compensated" | "quarantined" | "failed" | "resolved";
   reason?: string;
   ended: boolean;
+  /** Of a committed plan, which stays committed: the plan that undoes it, or a part of it. */
+  undone_as?: string;
   outstanding?: string[];
   doubts?: Doubt[];
   deadline_at?: string;
@@ -82,7 +84,7 @@ export interface Act {
   output?: unknown;
   external_ref?: string;
   verdict?: string;
-  undone?: boolean; // the plan goes on without it: what it did is not there any more
+  undone?: boolean; // what it did is not there any more: the plan goes on without it, or was undone after its commit
 }
 
 /** What a tool is called with. */
