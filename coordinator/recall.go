@@ -274,21 +274,51 @@ func (p *Plan) adoptPast(ctx context.Context, declared Action) (*action, error) 
 // that had the plan before, or an operator. nil: nothing like it is recorded up to a sequence. The
 // forward's action ends with that as a *Recorded, and nothing more is recorded of it.
 func Happened(ctx context.Context, p *Plan, call Call, sequence uint64) error {
+	a, err := p.recordedNow(ctx, call.Action, call.Number, sequence)
+	if err != nil || a == nil || a.past.Outcome != api.OutcomeCompleted {
+		return err
+	}
+	return &happened{a}
+}
+
+// Now is what counts of an action that has ended here, as it is recorded up to a sequence: this
+// process, another one or an operator may have said otherwise since then. nil: nothing is recorded.
+func Now(ctx context.Context, p *Plan, action string, sequence uint64) (*Recorded, error) {
+	number := 0
+	p.mu.Lock()
+	if a := p.actions[action]; a != nil {
+		number = a.number
+	}
+	p.mu.Unlock()
+	if number == 0 {
+		return nil, nil
+	}
+	now, err := p.recordedNow(ctx, action, number, sequence)
+	if err != nil || now == nil {
+		return nil, err
+	}
+	return now.past, nil
+}
+
+// recordedNow looks an action up, and returns it as a process would recall it that is new; nil:
+// no outcome of it is recorded.
+func (p *Plan) recordedNow(ctx context.Context, id string, number int, sequence uint64) (*action,
+	error) {
 	history, err := p.c.historyPage(ctx, api.HistoryQuery{Plan: p.id, Limit: 1,
-		Sequence: max(sequence, p.Stored()), After: uint32(call.Number - 1)})
-	if err != nil {
-		return fmt.Errorf("cannot look up action %q: %w", call.Action, err)
-	}
-	if !slices.ContainsFunc(history.Actions, func(past api.PastAction) bool {
-		return past.Action == call.Action && past.Outcome == api.OutcomeCompleted
+		Sequence: max(sequence, p.Stored()), After: uint32(number - 1)})
+	var now *Plan
+	if err == nil && slices.ContainsFunc(history.Actions, func(past api.PastAction) bool {
+		return past.Action == id && past.Outcome != api.OutcomeUnknown
 	}) {
-		return nil
+		now, err = p.c.asRecorded(ctx, p.id, history)
 	}
-	now, err := p.c.asRecorded(ctx, p.id, history)
-	if err != nil {
-		return fmt.Errorf("cannot look up action %q: %w", call.Action, err)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot look up action %q: %w", id, err)
+	case now == nil:
+		return nil, nil
 	}
-	return &happened{now.actions[call.Action]}
+	return now.actions[id], nil
 }
 
 // happened is an action as it is recorded.

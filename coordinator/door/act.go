@@ -155,8 +155,8 @@ func (d *Door) doAct(ctx context.Context, who Caller, q *Act) (Acted, error) {
 		}
 	}
 	answer, err := a.answer(h)
-	if err == nil && repeated && answer.Outcome == api.OutcomeCompleted {
-		err = d.still(ctx, who, q.Plan, q.Action)
+	if err == nil && repeated && answer.State == StateRecorded {
+		err = d.now(ctx, who, h, &answer)
 	}
 	answer.Repeated = repeated && answer.State == StateAccepted
 	w.superseded(q.Plan, h, err)
@@ -219,6 +219,20 @@ func (d *Door) passOn(ctx context.Context, who Caller, q *Outcome, sequence uint
 			}
 		}
 	}
+}
+
+// now has an answer about an act that is done say what counts of it by now: after its first outcome
+// another one may have been told. What was undone since then is refused.
+func (d *Door) now(ctx context.Context, who Caller, h *held, answer *Acted) error {
+	if answer.Outcome == api.OutcomeCompleted {
+		return d.still(ctx, who, answer.Plan, answer.Action)
+	}
+	past, err := coordinator.Now(ctx, h.plan, answer.Action, d.storedOf(who, answer.Plan))
+	if err != nil || past == nil || past.Outcome == answer.Outcome {
+		return err
+	}
+	answer.Code, answer.Message, answer.Output, answer.By = "", "", nil, ""
+	return (&act{err: past}).recorded(answer)
 }
 
 // still refuses an action that was undone since it was done, for which only an executor knows.
