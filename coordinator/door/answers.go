@@ -48,7 +48,7 @@ type State struct {
 	Outstanding []string `json:"outstanding,omitempty" doc:"actions that wait for the owner"`
 	Doubts      []Doubt  `json:"doubts,omitempty" doc:"what its commit waits for; in plan.wait with settled, of an open plan, those that are asked about"`
 	Settled     bool     `json:"settled,omitempty" doc:"in plan.wait with settled: of no other action than those of unknown it is in doubt whether it happened"`
-	Unknown     []Doubt  `json:"unknown,omitempty" doc:"in plan.wait with settled, of an open plan: actions that nothing asks about, with why, the first 100; its end settles them, or its owner does"`
+	Unknown     []Doubt  `json:"unknown,omitempty" doc:"in plan.wait with settled, of a plan that is open, or whose commit waits for its owner: actions that nothing asks about, with why, the first 100; its end settles them, or its owner does"`
 	DeadlineAt  string   `json:"deadline_at,omitempty" doc:"when it is undone if it is still open"`
 	DeadlineSet int      `json:"deadline_set,omitempty" doc:"sequence of the record that has set that deadline, or that opened a plan without one: follows of plan.deadline"`
 	Writer      string   `json:"writer,omitempty" doc:"whose requests it takes"`

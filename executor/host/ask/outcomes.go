@@ -226,10 +226,18 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, er
 	case answer.State == ledger.StateOpen:
 		answer.Doubts, answer.Unknown = r.OpenDoubts(q.Plan)
 		answer.Settled = len(answer.Doubts) == 0
+	case answer.State == ledger.StateCommitting && allOwners(answer.Doubts):
+		answer.Unknown, answer.Settled = answer.Doubts, true
 	}
 	if q.Action != "" {
 		answer.Undo = r.Undo(q.Plan, q.Action)
 		answer.Verdict, answer.VerdictReason, answer.VerdictBy = r.Verdict(q.Plan, q.Action)
 	}
 	return answer, nil
+}
+
+// allOwners reports whether a commit waits for nothing but its owner's word.
+func allOwners(doubts []api.Doubt) bool {
+	return len(doubts) > 0 &&
+		!slices.ContainsFunc(doubts, func(d api.Doubt) bool { return !d.Owner })
 }
