@@ -103,6 +103,36 @@ func members(raw json.RawMessage, at string) (map[string]json.RawMessage, error)
 	return found, nil
 }
 
+// givenTwice reads a value, and finds a name that is given twice in an object of it, with the place
+// of that: some readers take the first one, and others the last. What is no JSON is found elsewhere.
+func givenTwice(in *json.Decoder) (place string, found bool) {
+	token, _ := in.Token()
+	start, _ := token.(json.Delim)
+	if start == 0 {
+		return "", false
+	}
+	names, name := map[string]bool{}, ""
+	for i := 0; in.More(); i++ {
+		if start == '{' {
+			token, _ = in.Token()
+			name, _ = token.(string)
+			if names[name] {
+				return "." + clip(name), true
+			}
+			names[name] = true
+		}
+		if place, found = givenTwice(in); !found {
+			continue
+		}
+		if start == '[' {
+			return fmt.Sprintf("[%d]%s", i, place), true
+		}
+		return "." + clip(name) + place, true
+	}
+	_, _ = in.Token() // the end
+	return "", false
+}
+
 // kind is what a field takes.
 type kind uint8
 
@@ -177,6 +207,14 @@ func (f field) set(to reflect.Value, raw json.RawMessage) error {
 	switch f.kind {
 	case kindJSON:
 		to.SetBytes(bytes.TrimSpace(raw))
+		if f.name == "output" { // it has happened, and is told however its tool writes it
+			return nil
+		}
+		in := json.NewDecoder(bytes.NewReader(raw))
+		in.UseNumber()
+		if place, found := givenTwice(in); found {
+			return ledger.Refuse(clip(f.name+place), "given twice", "each name once")
+		}
 		return nil
 	case kindBool:
 		value, ok := map[string]bool{"true": true, "false": false}[string(raw)]

@@ -14,7 +14,7 @@ import (
 // What a refusal says of the ledger.
 const (
 	StoredNothing = "nothing" // nothing of the request is stored, or has an effect
-	StoredAll     = "all"     // the request is stored; what could not be done is said beside it
+	StoredAll     = "all"     // the request is stored, and may have no effect: the problem says why
 	StoredUnknown = "unknown" // ask again with the same ids: there never is a second copy
 )
 

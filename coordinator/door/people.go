@@ -109,16 +109,24 @@ func (d *Door) fact(ctx context.Context, who Caller, id, key string, record *pb.
 		if limit := ledger.TenantRefusal(answer.Refused[0]); limit != nil {
 			return Fact{}, limit
 		}
-		if wrong := wrongID(id, answer.Refused[0]); wrong != nil {
-			return Fact{}, wrong
+		wrong := wrongID(id, answer.Refused[0])
+		if wrong == nil {
+			wrong = ledger.Refuse("action", strings.Join(answer.Refused, "; "),
+				"an action that is registered, or none")
 		}
-		return Fact{}, ledger.Refuse("action", strings.Join(answer.Refused, "; "),
-			"an action that is registered, or none")
+		return Fact{}, withoutEffect(wrong)
 	case problem != nil:
 		return Fact{}, ledger.Refuse("key", problem.Text, "the key of a fact")
 	}
 	keep()
 	return Fact{Sequence: int(sequence), Fact: answer.Fact}, nil
+}
+
+// withoutEffect is a refusal of what is in the ledger: the fold has refused its record.
+func withoutEffect(err error) *Error {
+	e := explain(err)
+	e.Stored = StoredAll
+	return e
 }
 
 // wrongID is a fold's refusal of the id of a request as an error; nil: it refuses something else.
@@ -175,11 +183,7 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 		e.Stored = StoredAll
 		return Given{}, e
 	case len(answer.Refused) > 0:
-		if wrong := wrongID(q.ID, answer.Refused[0]); wrong != nil {
-			return Given{}, wrong
-		}
-		return Given{}, ledger.Refuse("action", strings.Join(answer.Refused, "; "),
-			"an action that is registered")
+		return Given{}, withoutEffect(notJudged(q, answer, problem != nil))
 	case problem != nil:
 		return Given{}, ledger.Refuse("plan", problem.Text, "the id of a plan")
 	}
@@ -191,6 +195,22 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 			"action %s has nothing to undo", q.Plan, q.Action)
 	}
 	return given, nil
+}
+
+// notJudged is why the fold has refused a verdict, with the field that is wrong.
+func notJudged(q *Give, answer api.OutcomeAnswer, noPlan bool) error {
+	if wrong := wrongID(q.ID, answer.Refused[0]); wrong != nil {
+		return wrong
+	}
+	field, want := "verdict", "none: the action takes this one no more; plan why of the plan tells what "+
+		"became of it"
+	switch {
+	case noPlan:
+		field, want = "plan", "the id of a plan"
+	case answer.Undo == "":
+		field, want = "action", "an action of the plan that is registered"
+	}
+	return ledger.Refuse(field, strings.Join(answer.Refused, "; "), want)
 }
 
 // doReviews is review.list.
