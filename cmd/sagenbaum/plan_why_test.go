@@ -78,7 +78,7 @@ func TestPlanWhyTellsEveryRecordBehindAnUndo(t *testing.T) {
 		t.Errorf("of action 2: %+v\n%s", one.Waits, got)
 	}
 	says(t, s.run(t, cli.ExitGood, "plan why p1 2"), "records of action 2, in the order", "because of unwind_started@")
-	s.run(t, cli.ExitFailed, "plan why p1 9", "plan p1 has no action 9; it has 3", "next: sagenbaum plan tree p1")
+	s.run(t, cli.ExitFailed, "plan why p1 9", `plan p1 has no action "9"; it has 1, 2, 3`, "next: sagenbaum plan tree p1")
 	s.run(t, cli.ExitFailed, "plan why nowhere", "there is no plan nowhere", "next: sagenbaum plan ls")
 	s.run(t, cli.ExitUsage, "plan why", "next: sagenbaum plan why --help")
 	s.run(t, cli.ExitUsage, "ledger show here", "neither a sequence nor an address")

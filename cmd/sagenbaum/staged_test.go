@@ -75,7 +75,7 @@ func TestWhatIsStagedIsToldInWordsOfItsOwn(t *testing.T) {
 	defer agent.Close(context.WithoutCancel(t.Context()))
 	p := staged(t, agent, "p", "ann", "bob")
 	says(t, s.run(t, cli.ExitGood, "plan tree p"),
-		"1 letter.send  not made  ── staged: made once the plan is committed")
+		"1 (ann) letter.send  not made  ── staged: made once the plan is committed")
 	says(t, s.run(t, cli.ExitGood, "plan preview p"), "ends failed",
 		"a commit would deliver: ann, bob")
 	says(t, s.run(t, cli.ExitGood, "plan why p"), "plan p was opened")
@@ -92,8 +92,8 @@ func TestWhatIsStagedIsToldInWordsOfItsOwn(t *testing.T) {
 	says(t, s.run(t, cli.ExitGood, "undo ls --plan p~0"), "MADE BY", "letter.send")
 	says(t, s.run(t, cli.ExitLook, "plan preview p~0"), "plan p~0 delivers plan p: preview that one")
 	// the numbers are those of the committed plan
-	says(t, s.run(t, cli.ExitLook, "plan preview p"), "1      1  quarantine  letter.send",
-		"1      2  quarantine  letter.send",
+	says(t, s.run(t, cli.ExitLook, "plan preview p"), "1      1 (ann)  quarantine  letter.send",
+		"1      2 (bob)  quarantine  letter.send",
 		"irreversible: letter.send was delivered by plan p~0 and has no inverse")
 	says(t, s.run(t, cli.ExitGood, "plan ls --state delivered"), "p~0")
 
@@ -111,7 +111,7 @@ func TestWhatIsStagedIsToldInWordsOfItsOwn(t *testing.T) {
 	r = s.run(t, cli.ExitLook, "quarantine show q~0 nowhere")
 	says(t, r, "staged: a worker makes it, and its agent does not call it",
 		"its delivery", "has letter.send make it again",
-		"it needs no delivery any more", "then        delivers 1 letter.send")
+		"it needs no delivery any more", "then        delivers 1 (cy) letter.send")
 	never(t, r, "undo", "undone")
 	says(t, s.run(t, cli.ExitLook, "plan preview q -o json"), `"deliveries":`, `"cy"`)
 }
@@ -166,7 +166,7 @@ func TestWhatWasDeliveredIsNotSentAgain(t *testing.T) {
 	s.run(t, cli.ExitLook, "plan unwind p --reason no --wait")
 	says(t, s.run(t, cli.ExitLook, "plan tree p~1"),
 		"staged       ── skipped: staged: it is delivered, or dropped, as plan p~0",
-		"was delivered by plan p~0")
+		"letter.send was delivered by plan")
 	says(t, s.run(t, cli.ExitLook, "quarantine show p~0 ann"),
 		"refused now: there is nothing to retry: letter.send was delivered",
 		"records that it was undone by other means")

@@ -51,18 +51,18 @@ func TestAChildsTreeStandsInItsParents(t *testing.T) {
 	}
 	report(t, open, "mail.send")
 	r := s.run(t, cli.ExitGood, "plan tree p1")
-	says(t, r, "├─ 2 plan c1      committed", "│  └─ 1 room.book  completed  ── held, exact, window closes in ",
+	says(t, r, "├─ 2 plan c1        committed", "│  └─ 1 room.book  completed  ── held, exact, window closes in ",
 		"the hotel")
 	s.now(func() { s.free = protected })
 	s.run(t, cli.ExitLook, "plan unwind p1 --reason 'no trip' --wait", "next: sagenbaum doctor --plan p1")
 	s.run(t, cli.ExitGood, "quarantine skip p1 3 --reason 'only a mail'", "next: sagenbaum doctor --plan p1")
-	entry := s.run(t, cli.ExitLook, "quarantine show p1 2")
+	entry := s.run(t, cli.ExitLook, "quarantine show p1 number:2")
 	says(t, entry, "see         sagenbaum doctor --plan c1")
 	if strings.Contains(entry.Stdout, "may have happened") {
 		t.Errorf("the entry of a child plan is shown as an action:\n%s", entry.Stdout)
 	}
 	says(t, s.run(t, cli.ExitLook, "plan tree p1"), "quarantined")
-	s.run(t, cli.ExitFailed, "quarantine skip p1 2 --reason x", "action 2 of p1 is plan c1",
+	s.run(t, cli.ExitFailed, "quarantine skip p1 plan:c1 --reason x", "action 2 of p1 is plan c1",
 		"next: sagenbaum plan tree c1")
 	dump := s.run(t, cli.ExitLook, "doctor --plan p1")
 	says(t, dump, "c1 1 room.book  quarantined", "the room is protected")

@@ -220,7 +220,7 @@ func (d *Door) doReviews(ctx context.Context, who Caller, q *Reviews) (Raw, erro
 	}
 	field, question := "after", api.ReviewQuery{After: q.After, Limit: limitOf(q.Limit)}
 	if q.Plan != "" || q.Action != "" {
-		field, question = "action", api.ReviewQuery{Plan: q.Plan, Action: q.Action}
+		field, question = "action", api.ReviewQuery{Plan: q.Plan, Action: api.ByID(q.Action)}
 		switch {
 		case q.Plan == "":
 			return nil, ledger.Refuse("plan", "none", "the plan of the action")

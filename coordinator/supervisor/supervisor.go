@@ -317,12 +317,12 @@ func (s *Supervisor) Show(ctx context.Context, plan, action string) (v api.Revie
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	answer, err := s.reviews(ctx, api.ReviewQuery{Plan: plan, Action: action})
+	answer, err := s.reviews(ctx, api.ReviewQuery{Plan: plan, Action: api.ByID(action)})
 	if err != nil {
 		return v, false, fmt.Errorf("cannot show action %q of plan %q: %w", action, plan, err)
 	}
 	for _, v := range answer.Reviews {
-		if v.Plan == plan && v.Action == action { // also numbers are answered
+		if v.Plan == plan && v.Action == action {
 			return v, true, nil
 		}
 	}

@@ -2,7 +2,6 @@ package view
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor"
@@ -44,7 +43,10 @@ func (r *Reader) Explain(q api.ExplainQuery) (api.Explain, error) {
 			add(a.Fixed.Id, a.Leases())
 		}
 	} else {
-		a := numbered(p, q.Action)
+		a, err := which(p, q.Action)
+		if err != nil {
+			return api.Explain{}, err
+		}
 		if a == nil {
 			return api.Explain{}, ledger.Refuse("action", "plan "+p.ID+" has no action "+q.Action,
 				"an action of it")
@@ -84,18 +86,6 @@ func (r *Reader) faultyPlans(limit int) (plans []string) {
 		}
 	}
 	return plans
-}
-
-// numbered is the action of an id or, where no action has that, of a number; or nil.
-func numbered(p *executor.Plan, which string) *executor.Action {
-	if a := p.Named(which); a != nil {
-		return a
-	}
-	n, err := strconv.ParseUint(which, 10, 32)
-	if err != nil || n == 0 || n > uint64(p.Row.Actions) {
-		return nil
-	}
-	return p.Action(uint32(n))
 }
 
 // leases shows what a plan or an action holds, with what each condition answers now.

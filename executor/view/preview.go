@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/rowspb"
@@ -26,6 +27,13 @@ func (r *Reader) Preview(q api.PreviewQuery, nowNs int64) (api.Preview, error) {
 		return api.Preview{}, noPlan(q.Plan)
 	case q.To != "" && q.Action != "":
 		return api.Preview{}, ledger.Refuse("action", "given beside a savepoint", "one of the two")
+	}
+	if a, err := which(p, q.Action); err != nil {
+		return api.Preview{}, err
+	} else if a != nil {
+		q.Action = a.Fixed.Id
+	} else {
+		q.Action = strings.TrimPrefix(q.Action, api.IDPrefix) // the refusal names it
 	}
 	shown := api.Preview{
 		Plan: p.ID, State: p.State(), To: q.To, Action: q.Action, Owner: p.Owner(),
@@ -77,6 +85,9 @@ func (r *Reader) PreviewOf(agent string, q api.PreviewQuery, nowNs int64) (api.P
 	if p := r.core.Plan(q.Plan); p == nil || p.Row.Agent != agent {
 		return api.Preview{}, ledger.Refuse("plan", "agent "+agent+" has no plan "+q.Plan,
 			"a plan of its own")
+	}
+	if q.Action != "" {
+		q.Action = api.ByID(q.Action)
 	}
 	shown, err := r.Preview(q, nowNs)
 	for i, step := range shown.Steps {

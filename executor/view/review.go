@@ -80,13 +80,16 @@ func (r *Reader) review(q api.ReviewQuery, nowNs int64) (answer api.ReviewAnswer
 	if p == nil {
 		return answer, nil
 	}
-	a := numbered(p, q.Action)
-	if a == nil || !a.WaitsForVerdict() {
+	a, err := which(p, q.Action)
+	if a == nil {
+		return answer, err
+	}
+	if answer.Action = a.Fixed.Id; !a.WaitsForVerdict() {
 		return answer, nil
 	}
 	v := r.reviewOf(p, a)
 	v.Input, v.Omitted = r.payload(rows.Action{Plan: p.ID, N: a.N}).Input, false
-	block, err := r.Preview(api.PreviewQuery{Plan: p.ID, Action: a.Fixed.Id}, nowNs)
+	block, err := r.Preview(api.PreviewQuery{Plan: p.ID, Action: api.ByID(a.Fixed.Id)}, nowNs)
 	for i, step := range block.Steps {
 		if step.Plan != p.ID || step.Number != int(a.N) {
 			block.Steps[i].Arguments = nil

@@ -36,7 +36,8 @@ func (r *Reader) Trail(q api.WhyQuery) Trail {
 	p := r.core.Plan(q.Plan)
 	t := Trail{tenant: r.tenant, From: p.Row.Opened.GetSequence(), UntilNs: p.Row.LastNs}
 	if q.Action != "" {
-		t.action = numbered(p, q.Action).Fixed.Id
+		a, _ := which(p, q.Action)
+		t.action = a.Fixed.Id
 	}
 	for _, id := range []string{p.ID, p.Row.DeliveredAs, p.Row.UndoneAs} {
 		if id == "" {

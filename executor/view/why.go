@@ -41,7 +41,11 @@ func (r *Reader) Why(q api.WhyQuery) (api.Why, error) {
 	}
 	var of *executor.Action
 	if q.Action != "" {
-		if of = numbered(p, q.Action); of == nil {
+		var err error
+		if of, err = which(p, q.Action); err != nil {
+			return api.Why{}, err
+		}
+		if of == nil {
 			return api.Why{}, ledger.Refuse("action", "plan "+p.ID+" has no action "+q.Action,
 				"an action of it")
 		}

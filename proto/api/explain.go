@@ -3,7 +3,7 @@ package api
 // ExplainQuery asks what the leases of a plan or an action answer, and why.
 type ExplainQuery struct {
 	Plan string `json:"plan"`
-	// Action: number or id; empty: the plan's own, and those of all its actions.
+	// Action: as WhyQuery has it; empty: the plan's own, and those of all its actions.
 	Action string `json:"action,omitempty"`
 	Lease  string `json:"lease,omitempty"` // empty: all
 }

@@ -15,7 +15,8 @@ func PreviewSubject(tenant, agent string) string {
 type PreviewQuery struct {
 	Plan string `json:"plan"`
 	To   string `json:"to,omitempty"` // savepoint; empty: all of it
-	// Action: only this one, by its id, and what came after it; not with To.
+	// Action: only this one, as WhyQuery has it, and what came after it; not with To. An agent names
+	// it by its id.
 	Action   string `json:"action,omitempty"`
 	Sequence uint64 `json:"sequence,omitempty"` // answer once this has been folded
 }

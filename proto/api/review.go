@@ -10,7 +10,8 @@ type ReviewQuery struct {
 	Label      string `json:"label,omitempty"` // of the plan
 	After      string `json:"after,omitempty"` // Next of the batch before
 	Limit      int    `json:"limit,omitempty"` // 1..1000, default 100
-	// Plan and Action ask for one action, by its id, with its whole input and Review.Block.
+	// Plan and Action ask for one action, with its whole input and Review.Block. Action is as
+	// WhyQuery has it.
 	Plan   string `json:"plan,omitempty"`
 	Action string `json:"action,omitempty"`
 }
@@ -19,6 +20,8 @@ type ReviewQuery struct {
 type ReviewAnswer struct {
 	Reviews []Review `json:"reviews"`
 	Next    string   `json:"next,omitempty"` // goes into After; empty: no more
+	// Action is the id of the one that was asked for, if its plan has it, also where it does not wait.
+	Action string `json:"action,omitempty"`
 	// Paused is set where the batch ends because it has looked at enough actions, not
 	// because it is full.
 	Paused bool `json:"paused,omitempty"`

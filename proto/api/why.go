@@ -8,8 +8,19 @@ import (
 // WhyQuery asks why a plan unwinds, or what holds it (plan.why).
 type WhyQuery struct {
 	Plan   string `json:"plan"`
-	Action string `json:"action,omitempty"` // only what led to the undo of this one: id, or number
+	// Action: only what led to the undo of this one, by its id or its number in the plan. Where that
+	// is the id of one action and the number of another, "id:4" or "number:4" says which is meant.
+	Action string `json:"action,omitempty"`
 }
+
+// What says whether an action is named by its id or by its number, where people may name it by both.
+const (
+	IDPrefix     = "id:"
+	NumberPrefix = "number:"
+)
+
+// ByID names an action by its id alone, as programs do.
+func ByID(id string) string { return IDPrefix + id }
 
 // WhyAnswer answers plan.why.
 type WhyAnswer struct {

@@ -146,8 +146,7 @@ func liveActions(cmd *cobra.Command, c *cli.Client, a wordsSoFar) (out []string,
 			continue
 		}
 		out = append(out,
-			Choice(fmt.Sprint(action.Number), "%s %s %s", action.Action,
-				render.CapabilityOf(action), action.Undo))
+			Choice(render.ActionArg(action), "%s %s", render.EntryText(action), action.Undo))
 	}
 	return out, err
 }

@@ -138,7 +138,7 @@ func outstanding(plan api.Plan, now time.Time) (lines []string) {
 	for _, a := range slices.Backward(plan.Actions) {
 		switch a.Undo {
 		case "ready", "dispatched", "waiting":
-			line := fmt.Sprintf("action %d %s: %s", a.Number, render.CapabilityOf(a),
+			line := fmt.Sprintf("action %s: %s", render.EntryText(a),
 				render.UndoLine(cli.Pen{}, a, now, render.TreeWidth))
 			lines = append(lines, strings.TrimSpace(line))
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -54,7 +55,7 @@ Exit code 1 when it would leave something to an owner, or could not begin.`,
 	cmd.Flags().StringVar(&q.To, "to", "",
 		"only what came after this `SAVEPOINT`; the plan stays open")
 	cmd.Flags().StringVar(&q.Action, "action", "",
-		"only this `ACTION` and what came after it; the plan stays open")
+		"only this `ACTION`, by its id or number, and what came after it; the plan stays open")
 	return cmd
 }
 
@@ -147,10 +148,14 @@ var stepColors = map[string]string{StepCompensate: "32", stepProbe: "33", StepSk
 
 // numberOf names an action: of a child plan together with it.
 func numberOf(plan string, step api.PreviewStep) string {
-	if step.Plan != plan {
-		return fmt.Sprintf("%s/%d", step.Plan, step.Number)
+	number := fmt.Sprint(step.Number)
+	if step.Capability != "" { // not the entry of a child plan
+		number = render.NumberText(api.Action{Number: step.Number, Action: step.Action})
 	}
-	return fmt.Sprint(step.Number)
+	if step.Plan != plan {
+		return step.Plan + "/" + number
+	}
+	return number
 }
 
 func callText(step api.PreviewStep) string {

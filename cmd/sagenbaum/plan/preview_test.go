@@ -45,12 +45,12 @@ func TestPreviewOfAPlanWithChildrenNamesThem(t *testing.T) {
 	var out strings.Builder
 	WritePreview(&out, cli.Pen{}, shown, now)
 	want := `p1  open, an unwind now:
-STAGE  #     STEP        CAPABILITY                 CLASS        FIDELITY  VALID UNTIL
-1      c1/2  compensate  hotel.book → hotel.cancel  compensable  lossy     in 26h00m
-                         in doubt: it may not have happened
-1      3     compensate  hotel.book → hotel.cancel  compensable  lossy     -
-2      1     skip        note.read                  effectless   -         -
-                         effectless: nothing to undo
+STAGE  #        STEP        CAPABILITY                 CLASS        FIDELITY  VALID UNTIL
+1      c1/2     compensate  hotel.book → hotel.cancel  compensable  lossy     in 26h00m
+                            in doubt: it may not have happened
+1      3 (1~1)  compensate  hotel.book → hotel.cancel  compensable  lossy     -
+2      1        skip        note.read                  effectless   -         -
+                            effectless: nothing to undo
 would: 2 lossy, 1 skipped · 1 in doubt · ends compensated
 `
 	if out.String() != want {
@@ -74,8 +74,8 @@ func TestWhatWouldBeTouchedIsNamed(t *testing.T) {
 		step(1, StepCompensate, `{"input":{"of":"another"}}`),
 		{Plan: "c", Number: 1, Action: "plan:c", Step: StepCompensate},
 	}}
-	all := []string{`5  files.write  id="x\u001b[31m"`, `3  files.write  path="/srv/a" content="hi"`, `2  files.write`,
-		`1  files.write  input={"of":"another"}`, `c/1  plan:c`, "and 2 more"}
+	all := []string{`5 (a)  files.write  id="x\u001b[31m"`, `3 (a)  files.write  path="/srv/a" content="hi"`, `2 (a)  files.write`,
+		`1 (a)  files.write  input={"of":"another"}`, `c/1  plan:c`, "and 2 more"}
 	if got := Touched(v, 10); !slices.Equal(got, all) {
 		t.Errorf("%q, want %q", got, all)
 	}

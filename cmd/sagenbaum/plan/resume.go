@@ -143,17 +143,18 @@ func cutsMeant(plan api.Plan, action, lease string) ([]api.Cut, error) {
 		return nil, cli.Fail(cli.ExitConflict, next,
 			"no lease of plan %s waits after a cut cascade: it is %s", plan.Plan, plan.State)
 	}
-	id, what := action, "lease "+lease
-	numbered := func(c api.Cut) bool { return c.Action != "" && fmt.Sprint(c.Number) == action }
-	named := func(c api.Cut) bool { return c.Action == action }
-	if at := slices.IndexFunc(plan.Cuts, numbered); at >= 0 {
-		id = plan.Cuts[at].Action
-	} else if action != "" && !slices.ContainsFunc(plan.Cuts, named) {
-		a, err := render.FindAction(plan, action)
-		if err != nil {
-			return nil, err
+	what := "lease " + lease
+	known := plan // with what is cut, which may be far from the first actions
+	known.Actions = slices.Clone(plan.Actions)
+	for _, c := range plan.Cuts {
+		named := func(a api.Action) bool { return a.Action == c.Action }
+		if c.Action != "" && !slices.ContainsFunc(known.Actions, named) {
+			known.Actions = append(known.Actions, api.Action{Number: c.Number, Action: c.Action})
 		}
-		id = a.Action
+	}
+	id, err := actionOf(known, action)
+	if err != nil {
+		return nil, err
 	}
 	if meant := cutsOf(plan, id, lease); len(meant) > 0 {
 		return meant, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 )
 
 // unwinding is what `plan unwind` was asked to do.
@@ -58,7 +58,8 @@ on whether or not anybody waits for it.`,
 		},
 	}
 	cmd.Flags().StringVar(&v.to, "to", "", "only what came after this `SAVEPOINT`")
-	cmd.Flags().StringVar(&v.action, "action", "", "only this `ACTION` and what came after it")
+	cmd.Flags().StringVar(&v.action, "action", "",
+		"only this `ACTION`, by its id or number, and what came after it")
 	cmd.Flags().StringVar(&v.reason, "reason", "", "why, for the record")
 	cmd.Flags().StringVar(&v.actor, "actor", cli.DefaultActor(), "`NAME` of the person who unwinds")
 	cmd.Flags().BoolVar(&v.wait, "wait", false, "wait until the plan has ended, or is open again")
@@ -186,22 +187,12 @@ func judgeUnwound(cmd *cobra.Command, c *cli.Client, r Unwound, v unwinding) err
 func (v unwinding) partly() bool { return v.to != "" || v.action != "" }
 
 // actionOf is the id of an action of a plan that is named by its id or number.
-func actionOf(plan api.Plan, name string) (string, error) {
-	if name == "" {
+func actionOf(plan api.Plan, text string) (string, error) {
+	if text == "" {
 		return "", nil
 	}
-	for _, a := range plan.Actions {
-		if a.Action == name {
-			return a.Action, nil
-		}
-	}
-	for _, a := range plan.Actions {
-		if strconv.Itoa(a.Number) == name {
-			return a.Action, nil
-		}
-	}
-	return "", cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan,
-		"plan %s has no action %q", plan.Plan, name)
+	a, err := render.FindAction(plan, text)
+	return a.Action, err
 }
 
 // hasSavepoint refuses a savepoint that a plan does not have.

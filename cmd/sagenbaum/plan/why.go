@@ -57,16 +57,11 @@ func planAndAction(cmd *cobra.Command, args []string) error {
 // why asks for the plan first, which waits until what was acknowledged is folded.
 func why(ctx context.Context, c *cli.Client, q api.WhyQuery) (api.Why, error) {
 	plan, err := c.Plan(ctx, q.Plan, 0)
+	if err == nil && len(plan.Actions) == plan.ActionCount { // else only the host knows them all
+		_, err = actionOf(plan, q.Action)
+	}
 	if err != nil {
 		return api.Why{}, err
-	}
-	known := q.Action == "" || len(plan.Actions) < plan.ActionCount
-	for _, a := range plan.Actions {
-		known = known || a.Action == q.Action || fmt.Sprint(a.Number) == q.Action
-	}
-	if !known {
-		return api.Why{}, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+q.Plan,
-			"plan %s has no action %s; it has %d", q.Plan, q.Action, plan.ActionCount)
 	}
 	answer, err := cli.Ask(ctx, c, api.PlanWhy, q)
 	return answer.Why, err

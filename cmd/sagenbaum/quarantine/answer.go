@@ -209,15 +209,16 @@ func giveAnswer(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action s
 // is sent. The log has the last word.
 func answerable(plan api.Plan, a api.Action, w cli.OwnerWord,
 	now time.Time) error {
-	show := fmt.Sprintf("sagenbaum quarantine show %s %d", plan.Plan, a.Number)
+	show := "sagenbaum quarantine show " + plan.Plan + " " + render.ActionArg(a)
+	number := render.NumberText(a)
 	switch {
 	case a.Child != "":
 		return cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+a.Child,
-			"action %d of %s is plan %s: answer what is quarantined there", a.Number, plan.Plan,
+			"action %s of %s is plan %s: answer what is quarantined there", number, plan.Plan,
 			a.Child)
 	case a.Undo != cli.UndoQuarantined && !a.Owed:
 		return cli.Fail(cli.ExitConflict, "sagenbaum plan tree "+plan.Plan,
-			"action %d of %s is %s: nothing of it is owed", a.Number, plan.Plan, a.Undo)
+			"action %s of %s is %s: nothing of it is owed", number, plan.Plan, a.Undo)
 	case a.ForCommit && w.As == cli.AnswerLost:
 		return cli.Fail(cli.ExitConflict, show, "nothing of plan %s is being undone: its commit waits; "+
 			"want accepted (it is there, and stays), done (it is not there) or skipped", plan.Plan)
@@ -241,15 +242,15 @@ func answerable(plan api.Plan, a api.Action, w cli.OwnerWord,
 			a.Capability)
 	case w.Overwrite && a.Unchanged == "":
 		return cli.Fail(cli.ExitFailed, show,
-			"there is nothing to overwrite: the contract of action %d has no unchanged", a.Number)
+			"there is nothing to overwrite: the contract of action %s has no unchanged", number)
 	case w.NewKey && a.Attempt == 0:
 		return cli.Fail(cli.ExitFailed, show,
-			"there is no key to replace: no attempt of action %d was made", a.Number)
+			"there is no key to replace: no attempt of action %s was made", number)
 	case render.Alive(a, now) && !w.Force:
 		return cli.Fail(cli.ExitConflict,
 			fmt.Sprintf("wait until then; --force is a decision of its own (%s)", show),
-			"attempt %d of action %d had no answer and may be at work until %s (%s)", a.Attempt,
-			a.Number, cli.Moment(a.AliveNs), cli.Relative(a.AliveNs, now))
+			"attempt %d of action %s had no answer and may be at work until %s (%s)", a.Attempt,
+			number, cli.Moment(a.AliveNs), cli.Relative(a.AliveNs, now))
 	}
 	return nil
 }
@@ -267,7 +268,7 @@ func proposal(ctx context.Context, c *cli.Client, id, action string, sequence ui
 			return p.Answer + " by " + p.Operator, nil
 		}
 	}
-	a, err := render.FindAction(plan, action)
+	a, err := render.FindAction(plan, api.ByID(action))
 	if err != nil || a.Undo != cli.UndoQuarantined && !a.Owed {
 		return "", nil // what is found no more is answered
 	}
@@ -277,7 +278,7 @@ func proposal(ctx context.Context, c *cli.Client, id, action string, sequence ui
 func writeAnswered(cmd *cobra.Command, p cli.Pen, a api.Action, r Answered,
 	w cli.OwnerWord) {
 	out := cmd.OutOrStdout()
-	name := fmt.Sprintf("%s action %d (%s)", r.Plan, a.Number, render.CapabilityOf(a))
+	name := fmt.Sprintf("%s action %s (%s)", r.Plan, render.NumberText(a), render.CapabilityOf(a))
 	if render.IsOrphan(a) {
 		name = fmt.Sprintf("%s action %s (unregistered)", r.Plan, a.Action)
 	}
@@ -345,10 +346,7 @@ func flagsOf(w cli.OwnerWord) (flags string) {
 
 // answerCommand is the command line of an answer.
 func answerCommand(plan string, a api.Action, as string) string {
-	action := fmt.Sprint(a.Number)
-	if render.IsOrphan(a) {
-		action = a.Action
-	}
+	action := render.ActionArg(a)
 	switch as {
 	case cli.AnswerRetry:
 		return fmt.Sprintf("sagenbaum quarantine retry %s %s --reason WHY --actor NAME", plan,

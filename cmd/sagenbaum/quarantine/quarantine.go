@@ -2,8 +2,6 @@
 package quarantine
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -60,7 +58,7 @@ func newQuarantineLs(s *cli.Settings) *cobra.Command {
 func addQuarantined(t *cli.Table, plan api.Plan) {
 	plan = cli.ForPeople(plan)
 	for _, a := range render.Parked(plan) {
-		t.Add(plan.Plan, fmt.Sprint(a.Number), render.CapabilityOf(a), cli.Dash(plan.Owner),
+		t.Add(plan.Plan, render.NumberText(a), render.CapabilityOf(a), cli.Dash(plan.Owner),
 			cli.Moment(a.SettledNs), cli.Clip(render.WhyParked(a), 100))
 	}
 	for _, cut := range plan.Cuts {
@@ -78,7 +76,7 @@ func addQuarantined(t *cli.Table, plan api.Plan) {
 func lookNext(plan api.Plan) string {
 	for _, a := range render.Parked(plan) {
 		if a.Child == "" {
-			return fmt.Sprintf("sagenbaum quarantine show %s %d", plan.Plan, a.Number)
+			return "sagenbaum quarantine show " + plan.Plan + " " + render.ActionArg(a)
 		}
 	}
 	if len(plan.Cuts) > 0 {

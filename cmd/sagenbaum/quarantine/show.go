@@ -40,8 +40,11 @@ func newQuarantineShow(s *cli.Settings) *cobra.Command {
 			Short: "Show one quarantined action in full, and what each answer would do",
 			Long: `Show one quarantined action in full: what happened, what its undo was called with,
 each attempt and how it ended, what a probe found, why it waits and for whom, what
-each answer would do, and the commands to type. ACTION is its number in the plan or
-its id. Exit code 1 while it is quarantined.`,
+each answer would do, and the commands to type. Exit code 1 while it is quarantined.
+
+ACTION is the id that its agent gave it or its number in the plan. Lists show both
+where they differ. An id that is the number of another action is refused: 'id:4' and
+'number:4' say which is meant. So it is with every command that takes an action.`,
 			Example: "  sagenbaum quarantine show 01JD3BX7 4\n  sagenbaum quarantine show 01JD3BX7 4 " +
 				"-o json | jq .attempts",
 			Args: cli.Exactly("PLAN", "ACTION"),
@@ -109,7 +112,7 @@ func waitingFor(plan api.Plan, a api.Action) []string {
 			before[n] = true
 		}
 		if b.Undo == "owed" {
-			waiting = append(waiting, fmt.Sprintf("%d %s", b.Number, render.CapabilityOf(b)))
+			waiting = append(waiting, render.EntryText(b))
 		}
 	}
 	return waiting
@@ -189,7 +192,7 @@ func retryText(a api.Action) string {
 func WriteObligation(w io.Writer, p cli.Pen, o Obligation, now time.Time) {
 	o = cli.ForPeople(o)
 	plan, a := o.Plan, o.Action
-	title := fmt.Sprintf("%s %d %s", plan.Plan, a.Number, render.CapabilityOf(a))
+	title := plan.Plan + " " + render.EntryText(a)
 	if render.IsOrphan(a) {
 		title = plan.Plan + " " + a.Action
 	}

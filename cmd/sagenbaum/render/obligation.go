@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -93,27 +95,58 @@ func CapabilityOf(a api.Action) string {
 	return a.Capability
 }
 
-// FindAction finds an action by its number or, where no number is meant, its id; a
-// act whose record was refused has an id only.
-func FindAction(plan api.Plan, name string) (api.Action, error) {
-	if slices.Contains(plan.Orphans, name) {
-		return Orphan(name), nil
+// FindAction finds the action that people mean by its id or its number; an act whose record was
+// refused has an id only. What says which of both it is meets one action only, where an agent's ids
+// are the numbers of other actions.
+func FindAction(plan api.Plan, text string) (api.Action, error) {
+	next := "sagenbaum plan tree " + plan.Plan
+	at := func(id string) int {
+		return slices.IndexFunc(plan.Actions, func(a api.Action) bool { return a.Action == id })
 	}
+	has := func(id string) bool { return at(id) >= 0 || slices.Contains(plan.Orphans, id) }
 	known := slices.Clone(plan.Orphans)
 	for _, a := range plan.Actions {
-		if fmt.Sprint(a.Number) == name {
-			return a, nil
-		}
-		known = append(known, fmt.Sprint(a.Number))
+		known = append(known, NumberText(a))
 	}
-	for _, a := range plan.Actions {
-		if a.Action == name {
-			return a, nil
+	id, err := view.Which(text, has, func(number int) string {
+		for _, a := range plan.Actions {
+			if a.Number == number {
+				return a.Action
+			}
 		}
+		return ""
+	})
+	_, noNumber := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return api.Action{}, cli.Fail(cli.ExitFailed, next, "%v", err)
+	case noNumber == nil && len(plan.Actions) < plan.ActionCount: // the others are not known here
+		return api.Action{}, cli.Fail(cli.ExitFailed, next, "plan %s has more actions than are shown, "+
+			"and %s may be an id or a number; want id:%s or number:%s", plan.Plan, text, text, text)
+	case id == "":
+		return api.Action{}, cli.Fail(cli.ExitFailed, next, "plan %s has no action %q; it has %s",
+			plan.Plan, text, cli.Dash(cli.Clip(strings.Join(known, ", "), 200)))
+	case at(id) < 0:
+		return Orphan(id), nil
 	}
-	return api.Action{}, cli.Fail(cli.ExitFailed, "sagenbaum plan tree "+plan.Plan,
-		"plan %s has no action %q; it has %s", plan.Plan, name,
-		cli.Dash(cli.Clip(strings.Join(known, ", "), 200)))
+	return plan.Actions[at(id)], nil
+}
+
+// ActionArg names an action in a command: by its id, which says so where it is a number.
+func ActionArg(a api.Action) string {
+	if _, err := strconv.Atoi(a.Action); err == nil && a.Action != strconv.Itoa(a.Number) {
+		return api.ByID(a.Action)
+	}
+	return a.Action
+}
+
+// NumberText is the number of an action, and its id where that is another one.
+func NumberText(a api.Action) string {
+	number := strconv.Itoa(a.Number)
+	if a.Action == number || a.Action == "" || a.Child != "" {
+		return number
+	}
+	return number + " (" + a.Action + ")"
 }
 
 // Orphan names an act whose record was refused.

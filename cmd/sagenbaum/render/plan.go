@@ -152,9 +152,9 @@ func writeLeases(w io.Writer, p cli.Pen, indent string, leases []api.Lease) {
 	}
 }
 
-// EntryText names an action of a plan by number and capability.
+// EntryText names an action of a plan by its number, its id and capability.
 func EntryText(a api.Action) string {
-	return fmt.Sprintf("%d %s", a.Number, CapabilityOf(a))
+	return NumberText(a) + " " + CapabilityOf(a)
 }
 
 // adoptedText says how a plan got to the agent that has it.

@@ -44,18 +44,18 @@ func TestTheTreeShowsEverythingOnceAndInOrder(t *testing.T) {
 	WriteTree(&out, cli.Pen{}, cli.Family{Root: plan, Children: map[string]api.Plan{"c1": child}}, now)
 	want := `p1  to the sea  unwinding back to savepoint paid, part of p0 (wrong dates (ana))
 ├┄ savepoint begun
-├─ 1 card.charge  completed  ── held, semantic, window closes in 2h00m (pivot)
-├─ 2 plan c1      committed  ── held  the hotel
+├─ 1 card.charge      completed  ── held, semantic, window closes in 2h00m (pivot)
+├─ 2 plan c1          committed  ── held  the hotel
 │  └─ 1 hotel.book  completed  ── held, semantic
 ├┄ savepoint paid
-├─ 3 room.book    in doubt   ── dispatched, asking whether it happened
+├─ 3 room.book        in doubt   ── dispatched, asking whether it happened
 │     waits for an answer of room.look
-├─ 4 mail.send    completed  ── quarantined: irreversible: mail.send has no inverse
+├─ 4 mail.send        completed  ── quarantined: irreversible: mail.send has no inverse
 │     done proposed by ana, waits for a second operator
 │     irreversible
-├─ 5 room.book    in doubt   ── compensated 11:59:00Z (it was found more than once) (after 2)
-├─ 6 room.book    in doubt   ── owed (owed once more: bk_9, an effect of 5)
-└─ 7 card.charge  completed  ── held, window closed 1h00m ago (asks for the owner's word)
+├─ 5 room.book        in doubt   ── compensated 11:59:00Z (it was found more than once) (after 2)
+├─ 6 (5~1) room.book  in doubt   ── owed (owed once more: bk_9, an effect of 5)
+└─ 7 card.charge      completed  ── held, window closed 1h00m ago (asks for the owner's word)
    savepoint last
 held 5 · compensated 0 · skipped 0 · quarantined 0 · owner travel · answers take a second operator · goes on around a quarantine
 `

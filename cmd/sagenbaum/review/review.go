@@ -113,9 +113,7 @@ func newShow(s *cli.Settings) *cobra.Command {
 			answer, err := cli.Ask(ctx, c, api.ReviewLs,
 				api.ReviewQuery{Plan: args[0], Action: args[1]})
 			for _, v := range answer.Reviews {
-				if v.Plan == args[0] && (v.Action == args[1] || fmt.Sprint(v.Number) == args[1]) {
-					return v, nil
-				}
+				return v, nil
 			}
 			if err == nil {
 				err = cli.Fail(cli.ExitFailed, "sagenbaum review ls",
@@ -166,7 +164,8 @@ func newGive(s *cli.Settings, outcome pb.VerdictOutcome, g giving) *cobra.Comman
 	cmd := &cobra.Command{
 		Use: g.use, Short: g.short, Example: g.example,
 		Long: g.short + `. The verdict is a record under the supervisor's name, if the server lets
-this user write under it. The last verdict on an action counts; ACTION is its id.
+this user write under it. The last verdict on an action counts; ACTION is its id or
+its number in the plan ('id:4' or 'number:4' where 4 is both, of two actions).
 A committed plan is undone for it inside its undo windows, by a plan of its own. Exit code 75 means
 that the log refused it, for instance because a window has closed, or that nothing is undone.`,
 		Args: cli.Exactly("PLAN", "ACTION"),
@@ -183,14 +182,18 @@ that the log refused it, for instance because a window has closed, or that nothi
 			if !known {
 				return cli.Fail(cli.ExitUsage, "--scope action, or --scope plan", "%q is no scope", scope)
 			}
-			given, err := give(cmd.Context(), c, by, &pb.Record{Plan: args[0], Action: args[1],
+			action, err := meant(cmd.Context(), c, args[0], args[1])
+			if err != nil {
+				return cli.Failed("give the verdict", err)
+			}
+			given, err := give(cmd.Context(), c, by, &pb.Record{Plan: args[0], Action: action,
 				Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{Outcome: outcome,
 					Reason: reason, Scope: undoes}}})
 			if err != nil {
 				return cli.Failed("give the verdict", err)
 			}
 			return s.Print(cmd, given, func() {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s by %s · record %d · plan %s%s\n", args[0], args[1],
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s by %s · record %d · plan %s%s\n", args[0], action,
 					given.Verdict, by, given.Record, s.Pen(cmd).State(given.State), undoneAs(given))
 			})
 		}),
@@ -203,6 +206,16 @@ that the log refused it, for instance because a window has closed, or that nothi
 			"with what came after it, which is meant without it, or the plan")
 	}
 	return cmd
+}
+
+// meant is the id of the action that an argument is about. What the host does not know, the log
+// refuses.
+func meant(ctx context.Context, c *cli.Client, plan, text string) (id string, err error) {
+	answer, err := cli.Ask(ctx, c, api.ReviewLs, api.ReviewQuery{Plan: plan, Action: text})
+	if err != nil || answer.Action != "" {
+		return answer.Action, err
+	}
+	return strings.TrimPrefix(text, api.IDPrefix), nil
 }
 
 // Given is a verdict that the ledger has taken.

@@ -332,7 +332,7 @@ func (v *visit) judge() error {
 		return err
 	}
 	as, reason := v.r.PostFormValue("as"), strings.TrimSpace(v.r.PostFormValue("reason"))
-	answer, err := ask(v, api.ReviewLs, api.ReviewQuery{Plan: plan.Plan, Action: a.Action})
+	answer, err := ask(v, api.ReviewLs, api.ReviewQuery{Plan: plan.Plan, Action: api.ByID(a.Action)})
 	if err != nil {
 		return err
 	}

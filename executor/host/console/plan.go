@@ -175,7 +175,7 @@ func (v *visit) review() error {
 		return err
 	}
 	body := web.Review{Plan: plan, Action: a}
-	answer := look(v, api.ReviewLs, api.ReviewQuery{Plan: plan.Plan, Action: a.Action})
+	answer := look(v, api.ReviewLs, api.ReviewQuery{Plan: plan.Plan, Action: api.ByID(a.Action)})
 	if len(answer.Reviews) > 0 && answer.Reviews[0].Block != nil {
 		body.Waits, body.Review, body.Block = true, answer.Reviews[0], *answer.Reviews[0].Block
 	}
