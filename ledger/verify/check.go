@@ -279,8 +279,7 @@ func (c *check) fold(m ledger.Message, entries []ledger.Entry) {
 		case *pb.Record_KeyRotated:
 			c.rotated(k.KeyRotated, m.Sequence)
 		case *pb.Record_LedgerRepaired:
-			c.report.Repairs = append(c.report.Repairs,
-				Repair{m.Sequence, k.LedgerRepaired.Reason, k.LedgerRepaired.Actor})
+			c.report.repaired(m.Sequence, k.LedgerRepaired)
 		}
 	}
 }

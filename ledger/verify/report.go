@@ -8,6 +8,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	"github.com/sagenbaum/sagenbaum/proto/api"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
 // Verdicts of a report.
@@ -62,6 +63,7 @@ type Report struct {
 	RulesRun   bool            `json:"rules_checked"`
 	Unseen     uint64          `json:"commits_in_part,omitempty"` // messages with withheld records
 	Repairs    []Repair        `json:"repairs,omitempty"`
+	MoreRepair uint64          `json:"more_repairs,omitempty"`
 	Erased     []Erased        `json:"erased,omitempty"`
 	MoreErased uint64          `json:"more_erased,omitempty"`
 	Why        []api.StoryLine `json:"why,omitempty"` // the records that were asked for
@@ -118,6 +120,16 @@ func (r *Report) Exit() int {
 	default:
 		return 2
 	}
+}
+
+// repaired notes a repair. Of more than FindingsMax the first ones stay; of a reason that is longer
+// than any holder stores, its beginning: in a part of a ledger no rule refuses it.
+func (r *Report) repaired(sequence uint64, k *pb.LedgerRepaired) {
+	if len(r.Repairs) >= FindingsMax {
+		r.MoreRepair++
+		return
+	}
+	r.Repairs = append(r.Repairs, Repair{sequence, ledger.Text(k.Reason), k.Actor})
 }
 
 // erase notes an erasure in its place. Of more than FindingsMax those stay that stand

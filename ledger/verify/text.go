@@ -40,6 +40,9 @@ func (r *Report) Text(file string) string {
 	for _, p := range r.Repairs {
 		line("repaired", "at sequence %d by %s: %s", p.Sequence, p.Actor, p.Reason)
 	}
+	if r.MoreRepair > 0 {
+		line("", "and %d more", r.MoreRepair)
+	}
 	for _, e := range r.Erased {
 		gone := "its key is gone"
 		if !e.Destroyed {

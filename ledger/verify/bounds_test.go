@@ -1,0 +1,66 @@
+package verify_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/bundle"
+	"github.com/sagenbaum/sagenbaum/ledger/verify"
+	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+)
+
+// since is a bundle of the ledger from sequence 1 on.
+func since(t testing.TB, leaves [][]byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := bundle.NewWriter(&out, bundle.Header{Tenant: "t", Holds: bundle.Since, Since: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range leaves {
+		if err := w.Record(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.End(rootOf(leaves)); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestAReportNamesSoManyRepairs, and says how many more there are: whoever makes a bundle does not
+// choose how much memory its report takes.
+func TestAReportNamesSoManyRepairs(t *testing.T) {
+	var log []ledger.Message
+	for i := range uint64(verify.FindingsMax + 7) {
+		log = append(log, ledger.Message{Sequence: i + 1, Subject: "saga.t.executor",
+			Data: commitOf(t, &pb.Record{Term: 1, Kind: &pb.Record_LedgerRepaired{LedgerRepaired: &pb.LedgerRepaired{
+				Through: 1, Size: 1, Root: make([]byte, 32), Reason: strings.Repeat("r", 5*ledger.TextMax),
+				Actor: "ops"}}})})
+	}
+	r := checked(t, since(t, leavesOf(t, log)), verify.Options{})
+	if len(r.Repairs) != verify.FindingsMax || r.MoreRepair != 7 || r.Repairs[0].Sequence != 1 {
+		t.Fatalf("%d repairs, and %d more", len(r.Repairs), r.MoreRepair)
+	}
+	for _, p := range r.Repairs {
+		if len(p.Reason) > ledger.TextMax || !strings.Contains(p.Reason, "cut") {
+			t.Fatalf("a reason of %d bytes", len(p.Reason))
+		}
+	}
+	if text := r.Text("b"); !strings.Contains(text, "and 7 more") {
+		t.Fatal(text[:200])
+	}
+}
+
+func commitOf(t testing.TB, r *pb.Record) []byte {
+	t.Helper()
+	data, err := proto.Marshal(&pb.Commit{MinReader: 1, Records: []*pb.Record{r}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
