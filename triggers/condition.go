@@ -187,6 +187,11 @@ func (c *Condition) Reads(paths ...string) bool {
 		func(s slot) bool { return slices.Contains(paths, s.path) })
 }
 
+// ReadsFactsAlone reports whether the answer is the same for every scope, at one instant.
+func (c *Condition) ReadsFactsAlone() bool {
+	return !c.shape.whole && !c.shape.arming && len(c.shape.slots) == 0
+}
+
 // ReadsVerdict reports whether the expression mentions verdict.
 func (c *Condition) ReadsVerdict() bool { return c.shape.roots["verdict"] }
 

@@ -284,7 +284,7 @@ func noteForward(b *book, c *claim) {
 		id: r.Action, registered: c.Address, atNs: b.now, writer: c.process(), forward: f,
 		before: slices.Compact(before), input: r.Payload.GetInput(),
 	})
-	if !p.holdsLeases() || b.asking[p.id] {
+	if !p.holdsLeases() || b.asks(p) {
 		lookReading(b, p, countNames...)
 	}
 	if p.phase != ledger.StateOpen {

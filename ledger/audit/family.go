@@ -39,7 +39,9 @@ const (
 type store struct {
 	plans    map[string]*plan // of the families at hand
 	families shelved[*family] // by id
-	asking   map[string]bool  // plans with declared conditions in force
+	// plans with declared conditions in force, by what lists them; these are not changed
+	asking   map[string][]string
+	listings *btreemap.BTreeMap[listing, struct{}]
 	ends     map[string]int64 // when a committed plan gives up the next condition that it holds
 	endings  endings          // the same in their order, and some that are no more
 	// of committed plans, by plan and by fact, what their conditions wait for; lists are not changed
@@ -60,8 +62,9 @@ func newBook(tenant string, programs *triggers.Cache, m Memory, name string) *bo
 	b := &book{
 		tenant: tenant, pages: map[page]*pb.Address{}, contracts: map[string][]byte{},
 		programs: programs, ids: new(ids.ByWriter),
-		store: store{plans: map[string]*plan{}, asking: map[string]bool{}, shelf: m.Shelf,
-			ends: map[string]int64{}, reads: map[string][]string{}, readers: map[string][]string{},
+		store: store{plans: map[string]*plan{}, asking: map[string][]string{}, shelf: m.Shelf,
+			listings: newListings(),
+			ends:     map[string]int64{}, reads: map[string][]string{}, readers: map[string][]string{},
 			name: name},
 	}
 	b.families = shelved[*family]{
@@ -90,6 +93,7 @@ func (b *book) trial() *book {
 	c.families.loaded = c.loaded
 	c.pages, c.contracts, c.asking = maps.Clone(b.pages), maps.Clone(b.contracts),
 		maps.Clone(b.asking)
+	c.listings = b.listings.Clone()
 	c.reads, c.readers = maps.Clone(b.reads), maps.Clone(b.readers)
 	c.ends, c.endings = maps.Clone(b.ends), slices.Clone(b.endings)
 	c.spent.rates, c.ids = maps.Clone(b.spent.rates), b.ids.Trial()
@@ -166,8 +170,10 @@ func (s *store) rested(f *family) {
 
 // stays: a fact may be of interest to it at any time.
 func (s *store) stays(f *family) bool {
-	return slices.ContainsFunc(f.plans, func(p *plan) bool { return s.asking[p.id] })
+	return slices.ContainsFunc(f.plans, s.asks)
 }
+
+func (s *store) asks(p *plan) bool { _, asks := s.asking[p.id]; return asks }
 
 // touched notes that a record has changed a plan, or made it larger.
 func (s *store) touched(p *plan, bytes int) { s.families.grows(p.family.id, bytes) }

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -137,38 +136,6 @@ func lookReading(b *book, p *plan, names ...string) {
 	}
 }
 
-// noteAsking keeps the list of the plans that have declared conditions in force: a fact
-// is of no interest to any other. Of committed plans there may be many, each of which waits for a
-// few facts: they are listed by those.
-func (b *book) noteAsking(p *plan) {
-	asks := len(byName(p.leases)) > 0 || slices.ContainsFunc(p.actions,
-		func(a *action) bool { return len(byName(a.leases)) > 0 })
-	if p.holdsLeases() && asks {
-		b.asking[p.id] = true
-	} else {
-		delete(b.asking, p.id)
-	}
-	noteReads(b, p)
-}
-
-// lookFact looks at every lease that may read a fact that has changed.
-func (b *book) lookFact(key string) {
-	ids := append(slices.Sorted(maps.Keys(b.asking)), b.watchers(key)...)
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
-		p := b.plan(id)
-		for _, l := range byName(p.leases) {
-			b.look(p, nil, l, key)
-		}
-		for _, a := range p.actions {
-			for _, l := range byName(a.leases) {
-				b.look(p, a, l, key)
-			}
-		}
-		noteReads(b, p)
-	}
-}
-
 // byName are the declared ones of leases; the others read no fact.
 func byName(list []*lease) (out []*lease) {
 	for _, l := range list {
@@ -183,6 +150,11 @@ func byName(list []*lease) (out []*lease) {
 // look asks a lease that waits, where something beside time has changed that it reads: its plan or
 // action, or a fact that its last answer depended on. Until then it answers as it did.
 func (b *book) look(p *plan, a *action, l *lease, key string) {
+	b.lookWith(p, a, l, key, nil)
+}
+
+// lookWith is look with the answers that the change of a fact has had so far.
+func (b *book) lookWith(p *plan, a *action, l *lease, key string, had answers) {
 	held := p.holdsLeases() && (a != nil || p.asksOwn(l)) || l.untilNs > b.now ||
 		l.untilNs != 0 && l.cascade == goneOn
 	if !held || l.fired || l.isStopped() || a != nil && a.isSettled() ||
@@ -200,16 +172,21 @@ func (b *book) look(p *plan, a *action, l *lease, key string) {
 		if key != "" && (clocked || l.joined) && !triggers.IsWatched(l.watched, key) {
 			return
 		}
-		h := condition.Hold(p.scope(a, l))
-		if _, shared := h.Shared(); key == "" && shared && l.joined {
-			return // no state of a plan or action is in it
+		if key == "" && l.joined {
+			if _, shared := condition.Hold(p.scope(a, l)).Shared(); shared {
+				return // no state of a plan or action is in it
+			}
 		}
-		result := h.Evaluate(l.asOf(b.now), factView{b})
-		truth, read = result.Truth, result.Keys
+		answer := had.of(b, p, a, l, condition)
+		truth, read = answer.Truth, answer.Keys
+		joined, watched := l.joined, l.watched
 		l.joined = truth != triggers.True
-		haveRead(b, p, read, condition.Watched(result))
+		haveRead(b, p, read, condition.Watched(answer.Result))
 		if !clocked || truth != triggers.True {
-			l.watched = h.Watched(result, b.now, factView{b})
+			l.watched = answer.watched
+		}
+		if l.joined != joined || !slices.Equal(l.watched, watched) {
+			b.listMore(p, l)
 		}
 	}
 	if truth == triggers.True {
