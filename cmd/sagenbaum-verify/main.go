@@ -31,7 +31,8 @@ const usage = `usage: sagenbaum-verify BUNDLE --key KEY [--before FILE] [--keep 
 
 Checks a bundle that "sagenbaum ledger export" has written, offline.
 
-  BUNDLE       the file; - is standard input
+  BUNDLE       the file; - is standard input; write ./ before a name that begins with -,
+               or -- before that name
   --key KEY    the public key of the ledger's checkpoints, or a file that has it;
                more than one where the ledger says that a key was lost
   --before F   a signed checkpoint that was kept from before: the ledger must have grown
@@ -42,7 +43,7 @@ Checks a bundle that "sagenbaum ledger export" has written, offline.
   --why PLAN   also print the records of a plan, or with PLAN/ACTION of one action of it:
                cause, lease with what it read, decision, command, outcome
   -o json      the report for programs; text is the default
-  --version    the version
+  --version    the version; alone, as -h
 
 Exit code: 0 everything is proven, 1 something is wrong, 2 something cannot be told;
 64 the command line is wrong.
@@ -89,6 +90,10 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	c, err := parse(args)
+	if len(args) > 1 && (c.version || errors.Is(err, flag.ErrHelp)) { // exit code 0 is a proof
+		err = errors.New("--version and -h come alone: a command with one of them checks nothing; " +
+			"a file of that name is ./--version or ./-h")
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, usage)

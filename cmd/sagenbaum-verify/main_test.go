@@ -109,6 +109,11 @@ func TestTheExitCodeSaysWhatIsProven(t *testing.T) {
 		{"an unknown output", []string{file, "-o", "xml"}, 64, "text or json"},
 		{"help", []string{"--help"}, 0, "usage:"},
 		{"version", []string{"--version"}, 0, "sagenbaum-verify"},
+		{"version beside a file", []string{file, "--key", key, "--version"}, 64, "checks nothing"},
+		{"a file named as a flag, with a key", []string{"--version", "--key", key}, 64, "./--version"},
+		{"help beside a file", []string{file, "-h"}, 64, "checks nothing"},
+		{"a file named -h, with a key", []string{"-h", "--key", key}, 64, "./-h"},
+		{"a file named -h after --", []string{"--key", key, "--", "-h"}, 2, "open -h: no such file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
