@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -274,8 +275,16 @@ func TestWhatIsNotProvenIsSaid(t *testing.T) {
 			}
 		})
 	}
-	if r := checked(t, packed(t, leaves, note), verify.Options{Keys: []string{other.key}}); r.Verdict != verify.Found {
+	// A bundle from before a rotation, and one that a forger has signed, are the same to whoever has
+	// another key: it is a finding, which says what to look at.
+	r := checked(t, packed(t, leaves, note), verify.Options{Keys: []string{other.key}})
+	if text := told(r); r.Verdict != verify.Found || !strings.Contains(text, "signed by "+idOf(key)+" as it says") ||
+		!strings.Contains(text, "in force is "+idOf(other)) || !strings.Contains(text, "the key from before") {
 		t.Fatalf("by another key: %s %s", r.Verdict, told(r))
+	}
+	if r := checked(t, packed(t, leaves, note, other.sign(t, head(leaves))), given); r.Verdict != verify.Found ||
+		strings.Contains(told(r), "the key from before") {
+		t.Fatalf("one of two by another key: %s %s", r.Verdict, told(r))
 	}
 	if _, err := verify.Check(bytes.NewReader(whole), verify.Options{Keys: []string{"no key"}}); err == nil {
 		t.Fatal("no key is taken for one")
@@ -284,6 +293,8 @@ func TestWhatIsNotProvenIsSaid(t *testing.T) {
 		t.Fatal("no checkpoint is taken for one")
 	}
 }
+
+func idOf(s signer) string { return fmt.Sprintf("%s+%08x", s.Name(), s.KeyHash()) }
 
 // oddities are what golden ledgers hold that no honest system writes: they were made to
 // show that a fold survives it, or an earlier version took an effect for absent that

@@ -378,13 +378,7 @@ func (c *check) endBytes() {
 		r.doubt("the checkpoint from before", 0,
 			"its %d records end among those that are withheld; export with --before", b.Size)
 	}
-	if k := c.keys; k.strange != nil {
-		f := *k.strange
-		if k.more > 1 {
-			f.Problem += fmt.Sprintf(", and %d more after it", k.more-1)
-		}
-		r.find(f)
-	}
+	c.endKeys()
 	switch {
 	case len(c.options.Keys) == 0:
 		r.doubt("signatures", 0,

@@ -77,6 +77,42 @@ func (k *keys) open(
 	return c, key, err == nil, err
 }
 
+// endKeys notes the first checkpoint of a key that was not in force.
+func (c *check) endKeys() {
+	k := c.keys
+	if k.strange == nil {
+		return
+	}
+	f := *k.strange
+	if k.more > 1 {
+		f.Problem += fmt.Sprintf(", and %d more after it", k.more-1)
+	}
+	if c.report.Signed.Checkpoints == 0 {
+		f.Problem += "; where the key was rotated after this bundle was made, check it with the " +
+			"key from before: rotations are followed from the given key on, not back"
+	}
+	c.report.find(f)
+}
+
+// signersMax bounds the signers of a checkpoint that a finding names.
+const signersMax = 3
+
+// whose names the keys that a checkpoint says it is signed by, which nothing proves, and the one in
+// force.
+func (k *keys) whose(text string, size uint64) string {
+	var by []string
+	var unverified *note.UnverifiedNoteError
+	if _, err := note.Open([]byte(text), note.VerifierList()); errors.As(err, &unverified) {
+		for _, s := range unverified.Note.UnverifiedSigs[:min(signersMax,
+			len(unverified.Note.UnverifiedSigs))] {
+			by = append(by, fmt.Sprintf("%.80s+%08x", s.Name, s.Hash))
+		}
+	}
+	verifier, _ := k.at(size)
+	return fmt.Sprintf("it is signed by %s as it says, and in force is %s+%08x",
+		strings.Join(by, " and "), verifier.Name(), verifier.KeyHash())
+}
+
 // rotated takes over a key. It is in force for trees that have the record.
 func (c *check) rotated(r *pb.KeyRotated, sequence uint64) {
 	k := c.keys
@@ -229,7 +265,7 @@ func (c *check) signed(text string, sequence uint64) {
 	if !known {
 		if len(c.keys.force) > 0 && c.keys.strange == nil {
 			c.keys.strange = &Finding{Rule: "I2", Sequence: stands,
-				Problem: "a checkpoint that no key in force has signed"}
+				Problem: "a checkpoint that no key in force has signed; " + c.keys.whose(text, size)}
 		}
 		c.keys.more++
 		return
