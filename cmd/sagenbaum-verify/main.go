@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 
@@ -38,7 +37,8 @@ Checks a bundle that "sagenbaum ledger export" has written, offline.
   --before F   a signed checkpoint that was kept from before: the ledger must have grown
                from it
   --keep F     write the last checkpoint that holds to a file, for --before next time; not
-               where something is found, or where it does not go on from that of --before
+               where something is found, where it does not go on from that of --before, or
+               where the file has one of more records
   --at-rest    nothing was under way when the bundle was made: what is owed is missing
   --why PLAN   also print the records of a plan, or with PLAN/ACTION of one action of it:
                cause, lease with what it read, decision, command, outcome
@@ -122,49 +122,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "sagenbaum-verify: cannot print the report:", err)
 		return exitCannotTell
 	}
-	if err := keep(c.keep, report); err != nil {
+	if err := keep(c.keep, report, stderr); err != nil {
 		fmt.Fprintln(stderr, "sagenbaum-verify:", verify.Printable(err.Error()))
 		return exitCannotTell
 	}
 	return report.Exit()
-}
-
-// keep writes the checkpoint that the next check begins with: never one that does not go on from
-// the one that this check began with, which would forget records that were kept.
-func keep(file string, r *verify.Report) error {
-	switch {
-	case file == "" || r.Verdict == verify.Found:
-		return nil
-	case r.Signed.Note == "":
-		return errors.New("cannot keep a checkpoint: none was verified")
-	case r.Kept != nil && (!r.Kept.Holds || r.Signed.Size < r.Kept.Size):
-		return fmt.Errorf("no checkpoint was kept: it is not shown that the last one that holds, of "+
-			"%d records, goes on from the one of --before, of %d", r.Signed.Size, r.Kept.Size)
-	}
-	if err := replace(file, r.Signed.Note); err != nil {
-		return fmt.Errorf("cannot keep the checkpoint: %w", err)
-	}
-	return nil
-}
-
-// replace writes a file as a whole or not at all. What is no regular file is written to.
-func replace(file, text string) error {
-	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
-		return os.WriteFile(file, []byte(text), 0o644)
-	}
-	next, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = next.WriteString(text)
-	err = errors.Join(err, next.Chmod(0o644), next.Sync(), next.Close())
-	if err == nil {
-		err = os.Rename(next.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(next.Name())
-	}
-	return err
 }
 
 // parse takes flags before and after the bundle.

@@ -9,13 +9,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/audit"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
 )
@@ -158,6 +161,10 @@ func TestACheckpointIsKeptForTheNextTime(t *testing.T) {
 		{"with what is still kept", []string{file, "--key", key, "--before", kept}, 0, "400 records of the checkpoint"},
 		{"a longer one", []string{put(t, "l", longer), "--key", key, "--before", kept, "--keep", kept}, 0, "PROVEN"},
 		{"which is kept", []string{put(t, "l", longer), "--key", key, "--before", kept}, 0, "500 records of the checkpoint"},
+		{"an older bundle", []string{put(t, "o", smaller), "--key", key, "--keep", kept}, 0,
+			"no checkpoint was kept: " + kept + " has one of 500 records, and this bundle's last one has 300"},
+		{"which changes nothing", []string{put(t, "l", longer), "--key", key, "--before", kept}, 0,
+			"500 records of the checkpoint"},
 		{"to no regular file", []string{file, "--key", key, "--keep", os.DevNull}, 0, "PROVEN"},
 		{"kept nowhere", []string{file, "--key", key, "--keep", filepath.Join(kept, "x")}, 2, "cannot keep"},
 	} {
@@ -169,6 +176,48 @@ func TestACheckpointIsKeptForTheNextTime(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Dir(kept)); err != nil || len(left) != 1 {
 		t.Fatalf("beside what is kept: %v %v", left, err)
+	}
+}
+
+// TestACheckpointIsKeptWhereALinkPoints: the link stays.
+func TestACheckpointIsKeptWhereALinkPoints(t *testing.T) {
+	data, key, checkpoint := facts(t, 40)
+	kept, link := put(t, "kept", []byte("old")), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(kept, link); err != nil {
+		t.Skip("no links here: ", err)
+	}
+	var out bytes.Buffer
+	if exit := run([]string{put(t, "b", data), "--key", key, "--keep", link}, nil, &out, &out); exit != 0 {
+		t.Fatal(exit, &out)
+	}
+	if got, err := os.ReadFile(kept); err != nil || string(got) != checkpoint {
+		t.Fatalf("%v: %s", err, got)
+	}
+	if to, err := os.Readlink(link); err != nil || to != kept {
+		t.Fatal("the link is no more: ", to, err)
+	}
+	if err := os.Remove(kept); err != nil {
+		t.Fatal(err)
+	}
+	if exit := run([]string{put(t, "b", data), "--key", key, "--keep", link}, nil, &out, &out); exit != 2 {
+		t.Fatal("to where a link points to nothing: ", exit, &out)
+	}
+}
+
+// TestTheDocumentsCountTheRules as the reports do.
+func TestTheDocumentsCountTheRules(t *testing.T) {
+	page, err := os.ReadFile("../../docs/audit.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := regexp.MustCompile(`held to (\d+) rules`).FindAllSubmatch(page, -1)
+	for _, c := range counts {
+		if string(c[1]) != strconv.Itoa(audit.RulesHeld()) {
+			t.Errorf("docs/audit.md has %s, and there are %d", c[0], audit.RulesHeld())
+		}
+	}
+	if len(counts) == 0 {
+		t.Error("no report in docs/audit.md")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -53,6 +54,30 @@ func TestAReportNamesSoManyRepairs(t *testing.T) {
 	}
 	if text := r.Text("b"); !strings.Contains(text, "and 7 more") {
 		t.Fatal(text[:200])
+	}
+}
+
+// TestAReportSaysUpToWhen: a bundle that ends at an earlier checkpoint is proven as any other, and
+// its reader sees when that was.
+func TestAReportSaysUpToWhen(t *testing.T) {
+	log := readGolden(t, "cancelled")
+	for i := range log {
+		log[i].StampNs = time.Date(2026, 3, 4, 5, 0, i, 0, time.UTC).UnixNano()
+	}
+	key := newSigner(t, "t", 1)
+	leaves := leavesOf(t, log)
+	r := checked(t, packed(t, leaves, key.sign(t, head(leaves[:20]))), verify.Options{Keys: []string{key.key}})
+	text := r.Text("b")
+	for _, want := range []string{
+		"the ledger of tenant t up to record 36 of 2026-03-04T05:00:19Z",
+		"20 of 36 records, to sequence 12 of 2026-03-04T05:00:11Z: 1 checkpoint",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("want %q in\n%s", want, text)
+		}
+	}
+	if r.LastTime != "2026-03-04T05:00:19Z" || r.Signed.Time != "2026-03-04T05:00:11Z" {
+		t.Errorf("last record of %q, last signed of %q", r.LastTime, r.Signed.Time)
 	}
 }
 

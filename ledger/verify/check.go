@@ -39,10 +39,11 @@ type check struct {
 	rules   *audit.Ledger // nil: they cannot be told
 	before  *ledger.Checkpoint
 	message shown
-	size    int  // bytes of message
-	lost    bool // of a part: something could not be told, and what follows rests on it
-	windows bool // of a part: an undo window is in it, and the time of withheld records moves it
-	facts   bool // an undo takes facts
+	lastNs  int64 // stamp of the last record that is shown
+	size    int   // bytes of message
+	lost    bool  // of a part: something could not be told, and what follows rests on it
+	windows bool  // of a part: an undo window is in it, and the time of withheld records moves it
+	facts   bool  // an undo takes facts
 	ended   bool
 	told    []ledger.Told // what was asked for
 	found   bool          // some of it is told: of the action, where one was named
@@ -163,6 +164,9 @@ func (c *check) item(item bundle.Item) {
 	}
 }
 
+// last is the spot of the last record that is shown.
+func (c *check) last() spot { return spot{c.report.Last, c.lastNs} }
+
 func (c *check) withheld(nodes []bundle.Node) {
 	c.flush()
 	for _, n := range nodes {
@@ -173,7 +177,7 @@ func (c *check) withheld(nodes []bundle.Node) {
 		c.report.Withheld += c.tree.Size() - before
 		c.reached()
 	}
-	c.past.reset(c.tree.Clone(), c.report.Last)
+	c.past.reset(c.tree.Clone(), c.last())
 	if c.report.Holds == bundle.Whole {
 		c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last + 1,
 			Problem: "records are withheld from a bundle that says it is whole"})
@@ -186,14 +190,14 @@ func (c *check) record(data []byte) {
 	if err == nil && len(c.message.records) > 0 && leaf.Sequence != c.message.records[0].Sequence {
 		c.flush()
 	}
-	before := c.report.Last
+	before := c.last()
 	if err == nil {
-		c.report.Last = leaf.Sequence
+		c.report.Last, c.lastNs = leaf.Sequence, leaf.StampNs
 		if c.report.First == 0 {
 			c.report.First = leaf.Sequence
 		}
 	}
-	c.past.add(&c.tree, before, hash, c.report.Last)
+	c.past.add(&c.tree, before, hash, c.last())
 	c.tree.Append(hash)
 	c.reached()
 	if err != nil {
@@ -354,7 +358,7 @@ func (c *check) end() {
 	}
 	root := c.tree.Root()
 	r.Size, r.Root = c.tree.Size(), hex.EncodeToString(root[:])
-	r.Why = ledger.Story(c.told)
+	r.LastTime, r.Why = timeOf(c.lastNs), ledger.Story(c.told)
 	if c.options.Why != "" && !c.found {
 		r.doubt("why", 0, "no record of plan %s%s is shown", c.options.Why,
 			ofAction(c.options.WhyAction))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
@@ -56,7 +57,8 @@ type Report struct {
 	Messages   uint64          `json:"messages"`
 	First      uint64          `json:"first_sequence"` // shown
 	Last       uint64          `json:"last_sequence"`
-	Root       string          `json:"root,omitempty"` // hex
+	LastTime   string          `json:"last_time,omitempty"` // stamp of that record, RFC 3339
+	Root       string          `json:"root,omitempty"`      // hex
 	Verdicts   map[string]int  `json:"records,omitempty"`
 	Plans      map[string]int  `json:"plans,omitempty"` // by state
 	Held       int             `json:"held"`
@@ -78,11 +80,12 @@ type Report struct {
 
 // Signed says what signatures cover.
 type Signed struct {
-	Checkpoints uint64   `json:"checkpoints"`    // that were verified
-	Size        uint64   `json:"size"`           // of the last of them, in records
-	Through     uint64   `json:"last_sequence"`  // of the last record under it
-	Key         string   `json:"key,omitempty"`  // that has signed it
-	Note        string   `json:"note,omitempty"` // its text, for readers who keep it for the next time
+	Checkpoints uint64   `json:"checkpoints"`         // that were verified
+	Size        uint64   `json:"size"`                // of the last of them, in records
+	Through     uint64   `json:"last_sequence"`       // of the last record under it
+	Time        string   `json:"last_time,omitempty"` // stamp of that record, RFC 3339
+	Key         string   `json:"key,omitempty"`       // that has signed it
+	Note        string   `json:"note,omitempty"`      // its text, for readers who keep it for the next time
 	Rotations   []string `json:"rotations,omitempty"`
 }
 
@@ -108,6 +111,14 @@ type Erased struct {
 	Reason    string `json:"reason"`
 	Values    int    `json:"values"`    // sealed values in its records
 	Destroyed bool   `json:"destroyed"` // the holder says that the key is gone
+}
+
+// timeOf is an instant as a report has it; empty: it is not known.
+func timeOf(ns int64) string {
+	if ns == 0 {
+		return ""
+	}
+	return time.Unix(0, ns).UTC().Format(time.RFC3339)
 }
 
 // Exit is the exit code of a verdict: 0 proven, 1 findings, 2 cannot tell.

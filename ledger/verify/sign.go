@@ -169,36 +169,42 @@ const (
 // past is the trees of some time ago and the leaves since, for checkpoints that come
 // after the records that they cover, in any order.
 type past struct {
-	trees     []moment      // pastStep leaves apart
-	leaves    []ledger.Hash // after the first of trees
-	sequences []uint64
-	good      uint64 // sequence of the last record under a checkpoint that held
+	trees  []moment      // pastStep leaves apart
+	leaves []ledger.Hash // after the first of trees
+	places []spot
+	good   uint64 // sequence of the last record under a checkpoint that held
 }
 
-// moment is a tree as it was, and the sequence of its last record.
+// spot is where a record is, and its stamp.
+type spot struct {
+	sequence uint64
+	ns       int64
+}
+
+// moment is a tree as it was, and the spot of its last record.
 type moment struct {
 	tree    bundle.Tree
-	through uint64
+	through spot
 }
 
-// add takes a leaf; now is the tree before it, which ends at a sequence.
-func (p *past) add(now *bundle.Tree, through uint64, leaf ledger.Hash, sequence uint64) {
+// add takes a leaf; now is the tree before it, which ends at a spot.
+func (p *past) add(now *bundle.Tree, through spot, leaf ledger.Hash, at spot) {
 	if len(p.trees) == 0 || len(p.leaves) > 0 && len(p.leaves)%pastStep == 0 {
 		p.trees = append(p.trees, moment{now.Clone(), through})
 	}
-	p.leaves, p.sequences = append(p.leaves, leaf), append(p.sequences, sequence)
+	p.leaves, p.places = append(p.leaves, leaf), append(p.places, at)
 	if len(p.leaves) > pastMax && len(p.trees) > 1 {
 		n := p.trees[1].tree.Size() - p.trees[0].tree.Size()
 		p.trees = p.trees[:copy(p.trees, p.trees[1:])]
 		p.leaves = p.leaves[:copy(p.leaves, p.leaves[n:])]
-		p.sequences = p.sequences[:copy(p.sequences, p.sequences[n:])]
+		p.places = p.places[:copy(p.places, p.places[n:])]
 	}
 }
 
 // reset begins again at a tree.
-func (p *past) reset(now bundle.Tree, through uint64) {
-	p.trees, p.leaves, p.sequences = append(p.trees[:0], moment{now, through}), p.leaves[:0],
-		p.sequences[:0]
+func (p *past) reset(now bundle.Tree, through spot) {
+	p.trees, p.leaves, p.places = append(p.trees[:0], moment{now, through}), p.leaves[:0],
+		p.places[:0]
 }
 
 // at is the tree of a size; false: it is too long ago, or has not come yet.
@@ -214,7 +220,7 @@ func (p *past) at(size uint64) (m moment, ok bool) {
 		m = moment{t.tree.Clone(), t.through}
 		for i := t.tree.Size() - first; i < size-first; i++ {
 			m.tree.Append(p.leaves[i])
-			m.through = p.sequences[i]
+			m.through = p.places[i]
 		}
 		return m, true
 	}
@@ -254,14 +260,14 @@ func (c *check) signed(text string, sequence uint64) {
 		return
 	}
 	if then.tree.Root() != head.Root {
-		c.report.find(Finding{Rule: "I2", Sequence: min(c.past.good+1, max(then.through, 1)),
-			Through: then.through,
+		c.report.find(Finding{Rule: "I2", Sequence: min(c.past.good+1, max(then.through.sequence, 1)),
+			Through: then.through.sequence,
 			Problem: fmt.Sprintf("the first %d records are not those that the checkpoint at "+
 				"sequence %d was made of: one of these was changed, added, left out or moved",
 				size, stands)})
 		return
 	}
-	c.past.good = max(c.past.good, then.through)
+	c.past.good = max(c.past.good, then.through.sequence)
 	if !known {
 		if len(c.keys.force) > 0 && c.keys.strange == nil {
 			c.keys.strange = &Finding{Rule: "I2", Sequence: stands,
@@ -273,7 +279,8 @@ func (c *check) signed(text string, sequence uint64) {
 	s := &c.report.Signed
 	s.Checkpoints++
 	if size >= s.Size {
-		s.Size, s.Through, s.Key, s.Note = size, then.through, key, text
+		s.Size, s.Through, s.Key, s.Note = size, then.through.sequence, key, text
+		s.Time = timeOf(then.through.ns)
 	}
 }
 

@@ -21,8 +21,8 @@ func (r *Report) Text(file string) string {
 	line("bundle", "%s: %s", file, holds(r))
 	line("records", "%s", records(r))
 	if s := r.Signed; s.Checkpoints > 0 {
-		line("signed", "%d of %d records, to sequence %d: %s verified", s.Size, r.Size, s.Through,
-			count(s.Checkpoints, "checkpoint"))
+		line("signed", "%d of %d records, to sequence %d%s: %s verified", s.Size, r.Size, s.Through,
+			of(s.Time), count(s.Checkpoints, "checkpoint"))
 		line("key", "%s", s.Key)
 		for _, rotation := range s.Rotations {
 			line("key", "rotated %s", rotation)
@@ -84,7 +84,11 @@ func (r *Report) Text(file string) string {
 func holds(r *Report) string {
 	switch r.Holds {
 	case bundle.Whole:
-		return "the whole ledger of tenant " + r.Tenant
+		if r.Size == 0 {
+			return "the ledger of tenant " + r.Tenant
+		}
+		return fmt.Sprintf("the ledger of tenant %s up to record %d%s", r.Tenant, r.Size,
+			of(r.LastTime))
 	case bundle.Since:
 		return fmt.Sprintf("the ledger of tenant %s from sequence %d on", r.Tenant, r.Since)
 	case bundle.Plan:
@@ -92,6 +96,14 @@ func holds(r *Report) string {
 	default:
 		return "no bundle"
 	}
+}
+
+// of reads " of 2026-11-30T02:40:00Z".
+func of(time string) string {
+	if time == "" {
+		return ""
+	}
+	return " of " + time
 }
 
 func records(r *Report) string {
