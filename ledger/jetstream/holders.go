@@ -67,6 +67,11 @@ type Standing struct {
 	Left   time.Duration // until it runs out unless it is renewed, by the host's clock
 }
 
+// String reads "host-c (for another 10s)", for people.
+func (s Standing) String() string {
+	return fmt.Sprintf("%s (for another %s)", s.Holder, max(s.Left.Round(time.Second), time.Second))
+}
+
 // leaseValue is what the bucket holds under a tenant.
 type leaseValue struct {
 	Holder string `json:"holder"`

@@ -15,6 +15,14 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 )
 
+// TestWhoHasALeaseIsForPeople.
+func TestWhoHasALeaseIsForPeople(t *testing.T) {
+	s := jetstream.Standing{Holder: "host-c", Left: 9996990516}
+	if got := fmt.Sprintf("host %s has it", s); got != "host host-c (for another 10s) has it" {
+		t.Fatal(got)
+	}
+}
+
 func openHolders(t *testing.T, conn *nats.Conn, ttl time.Duration) *jetstream.Holders {
 	t.Helper()
 	h, err := jetstream.OpenHolders(within(t, 10*time.Second), jetstream.HoldersConfig{Conn: conn, TTL: ttl})

@@ -187,8 +187,9 @@ func (r *Repairer) lead(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	if !ok {
-		return nil, fmt.Errorf(
-			"host %s has the tenant's lease: ask again when it is halted too, or stopped", current)
+		return nil, fmt.Errorf("host %s has the tenant's lease: it holds the tenant, or it was asked "+
+			"for the repair as well and is at it; see ledger ls, and ask again with all hosts stopped "+
+			"but one that is halted", current)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
