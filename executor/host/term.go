@@ -2,12 +2,15 @@ package host
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/host/page"
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -69,11 +72,23 @@ func (a *actor) noteTerm(ctx context.Context) error {
 	if sequence == 0 {
 		return nil
 	}
-	m, err := a.store.Get(ctx, sequence)
+	ns, err := termBegan(ctx, a.store, sequence)
 	if err == nil {
-		a.board.TermBegan(m.StampNs)
+		a.board.TermBegan(ns)
 	}
 	return err
+}
+
+// termBegan is the stamp of a term that was folded. A stream that ends before it has lost its tail
+// since it was looked at, as where another server leads it now.
+func termBegan(ctx context.Context, store ledger.Store, sequence uint64) (ns int64, err error) {
+	m, err := store.Get(ctx, sequence)
+	var refused *ledger.Refused
+	if errors.As(err, &refused) {
+		return 0, &ledger.Halted{Guard: "G2", Sequence: sequence, Problem: fmt.Sprintf(
+			"the term at %d was folded, and the stream has lost its tail: %s", sequence, refused.Problem)}
+	}
+	return m.StampNs, err
 }
 
 // staleTerm is what a worker answers to a command of a term that has ended.

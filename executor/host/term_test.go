@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -21,6 +22,16 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
+
+// TestATermThatTheStreamHasLostHaltsItsTenant, and does not end the host.
+func TestATermThatTheStreamHasLostHaltsItsTenant(t *testing.T) {
+	t.Parallel()
+	_, err := termBegan(t.Context(), ledger.NewMemory("t", func() int64 { return 1 }), 167)
+	var halted *ledger.Halted
+	if !errors.As(err, &halted) || halted.Guard != "G2" || halted.Sequence != 167 {
+		t.Fatalf("%v", err)
+	}
+}
 
 // TestWhoeverIsFencedByABatchSendsNothingOfIt: an undo and the term of another host are
 // folded in one batch. That host sends the undo; this one must not. A batch ends after a
