@@ -109,19 +109,36 @@ func judgeReplicas(info streamInfo, tenant string) Finding {
 	}
 	var away []string
 	for _, r := range info.Cluster.Replicas {
-		if r.Offline || !r.Current {
-			away = append(away, fmt.Sprintf("%s, %d behind", r.Name, r.Lag))
+		switch {
+		case r.Offline:
+			away = append(away, r.Name+" is offline")
+		case !r.Current:
+			away = append(away, fmt.Sprintf("%s is not current, %d entries short", r.Name, r.Lag))
 		}
 	}
 	if len(away) > 0 {
 		f := warn("replicas", "start these servers again, or look at their disks and their network; "+
 			"they catch up by themselves: run doctor again (docs/guide/cluster.md)",
-			"%d of %d servers that keep the ledger do not keep up", len(away), n)
+			"%s, which leads the ledger, says that %s", info.Cluster.Leader,
+			fewKeepUp(len(away), len(info.Cluster.Replicas), info.Cluster.Leader))
 		f.Details = away
 		return f.mayPass(true)
 	}
 	return ok("replicas", "%d servers of cluster %s keep the ledger, all current", n,
 		info.Cluster.Name)
+}
+
+// fewKeepUp is what a leader says of the servers that it leads: it is the one that is asked, and
+// what is damaged may be its own copy.
+func fewKeepUp(away, others int, leader string) string {
+	switch {
+	case away == others:
+		return fmt.Sprintf("none of its %d other servers keeps up: it may be %s that does not; "+
+			"look at its log and its disk first", others, leader)
+	case away == 1:
+		return fmt.Sprintf("1 of its %d other servers does not keep up", others)
+	}
+	return fmt.Sprintf("%d of its %d other servers do not keep up", away, others)
 }
 
 func judgeRoom(info streamInfo, tenant string) Finding {

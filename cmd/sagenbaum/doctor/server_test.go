@@ -45,7 +45,12 @@ func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
 			"cluster c1"},
 		{"one is away",
 			judgeReplicas(
-				stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":false,"lag":7}]}}`), "t"), "warn", "1 of 3"},
+				stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":false,"lag":7}]}}`), "t"), "warn",
+			"a, which leads the ledger, says that 1 of its 2 other servers does not keep up"},
+		{"none keeps up",
+			judgeReplicas(
+				stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":false},{"name":"c","current":false}]}}`), "t"), "warn",
+			"a, which leads the ledger, says that none of its 2 other servers keeps up: it may be a that does not"},
 		{"all there", judgeReplicas(
 			stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":true}]}}`), "t"), "ok", "3 servers"},
 		{"full ledger", judgeRoom(stream(`{"config":{"max_bytes":1000},"state":{"bytes":950}}`), "t"), "warn",
