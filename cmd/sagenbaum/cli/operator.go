@@ -150,6 +150,8 @@ func (c *Client) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 	case denied != nil:
 		hint := "credentials of an operator, with --creds FILE"
 		switch source, _ := ledger.ParseSubject(a.Subject); source.Class {
+		case ledger.ClassOperator:
+			hint = operatorHint(c.self, source.Name)
 		case ledger.ClassFact:
 			hint = "--source NAME of one that your credentials may write as, or others with " +
 				"--creds FILE"
@@ -169,6 +171,15 @@ func (c *Client) Append(ctx context.Context, a ledger.Append) (uint64, error) {
 	default:
 		return 0, fmt.Errorf("cannot append the record: %w", err)
 	}
+}
+
+// operatorHint is what an operator needs whose record was not let in: its own name, or credentials.
+func operatorHint(self *access.Credentials, actor string) string {
+	if self != nil && self.Role == access.Operator && self.Name != actor {
+		return fmt.Sprintf("leave --actor out, or --actor %s: your credentials write under their "+
+			"own name, and not as %s", self.Name, actor)
+	}
+	return "credentials of an operator, with --creds FILE"
 }
 
 // busyPause is how long a command waits before it tries a busy ledger again.

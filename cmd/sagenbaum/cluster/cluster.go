@@ -93,8 +93,10 @@ TLS is used between servers, and by every client: the authority is in each file 
 credentials. Nothing has a password. Keep the folder as you keep a master key.
 
 Run it again without flags after 'user add --file DIR/users', or to renew certificates
-a year before they end: what is there is kept. With --server, --host or --tenant
-those are added; --store-dir replaces what was given before.`,
+a year before they end: servers, hosts, tenants, users and keys that are there are
+kept. nats.conf, accounts.conf, host.env and the unit are written again: what you changed
+in them is lost. With --server, --host or --tenant those are added; --store-dir
+replaces what was given before.`,
 		Example: `  sagenbaum cluster config cluster --server nats-1=192.0.2.1 --server nats-2=192.0.2.2 \
     --server nats-3=192.0.2.3 --host host-a --host host-b --tenant default
   sagenbaum user add coder --role agent --file cluster/users --out coder.creds
