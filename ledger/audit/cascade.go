@@ -263,7 +263,7 @@ func (p *plan) undoneWith() (up *plan, part back) {
 func noteCut(b *book, c *claim) {
 	p, l := c.p, c.l
 	l.cascade, l.joined, l.trueNs = cutShort, false, 0
-	b.listMore(p, l)
+	listMore(b, p, l)
 	if p.choose(numberOf(c.a), l.name) {
 		b.takeNextTurn(p, func(*turn) bool { return true })
 	}

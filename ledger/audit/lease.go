@@ -150,11 +150,11 @@ func byName(list []*lease) (out []*lease) {
 // look asks a lease that waits, where something beside time has changed that it reads: its plan or
 // action, or a fact that its last answer depended on. Until then it answers as it did.
 func (b *book) look(p *plan, a *action, l *lease, key string) {
-	b.lookWith(p, a, l, key, nil)
+	lookWith(b, p, a, l, key, nil)
 }
 
 // lookWith is look with the answers that the change of a fact has had so far.
-func (b *book) lookWith(p *plan, a *action, l *lease, key string, had answers) {
+func lookWith(b *book, p *plan, a *action, l *lease, key string, had answers) {
 	held := p.holdsLeases() && (a != nil || p.asksOwn(l)) || l.untilNs > b.now ||
 		l.untilNs != 0 && l.cascade == goneOn
 	if !held || l.fired || l.isStopped() || a != nil && a.isSettled() ||
@@ -186,7 +186,7 @@ func (b *book) lookWith(p *plan, a *action, l *lease, key string, had answers) {
 			l.watched = answer.watched
 		}
 		if l.joined != joined || !slices.Equal(l.watched, watched) {
-			b.listMore(p, l)
+			listMore(b, p, l)
 		}
 	}
 	if truth == triggers.True {
