@@ -274,7 +274,7 @@ func (p *Plan) adoptPast(ctx context.Context, declared Action) (*action, error) 
 // that had the plan before, or an operator. nil: nothing like it is recorded up to a sequence. The
 // forward's action ends with that as a *Recorded, and nothing more is recorded of it.
 func Happened(ctx context.Context, p *Plan, call Call, sequence uint64) error {
-	a, err := p.recordedNow(ctx, call.Action, call.Number, sequence)
+	a, err := recordedNow(ctx, p, call.Action, call.Number, sequence)
 	if err != nil || a == nil || a.past.Outcome != api.OutcomeCompleted {
 		return err
 	}
@@ -293,7 +293,7 @@ func Now(ctx context.Context, p *Plan, action string, sequence uint64) (*Recorde
 	if number == 0 {
 		return nil, nil
 	}
-	now, err := p.recordedNow(ctx, action, number, sequence)
+	now, err := recordedNow(ctx, p, action, number, sequence)
 	if err != nil || now == nil {
 		return nil, err
 	}
@@ -302,7 +302,7 @@ func Now(ctx context.Context, p *Plan, action string, sequence uint64) (*Recorde
 
 // recordedNow looks an action up, and returns it as a process would recall it that is new; nil:
 // no outcome of it is recorded.
-func (p *Plan) recordedNow(ctx context.Context, id string, number int, sequence uint64) (*action,
+func recordedNow(ctx context.Context, p *Plan, id string, number int, sequence uint64) (*action,
 	error) {
 	history, err := p.c.historyPage(ctx, api.HistoryQuery{Plan: p.id, Limit: 1,
 		Sequence: max(sequence, p.Stored()), After: uint32(number - 1)})

@@ -18,8 +18,8 @@ import (
 // nothing can be asked, or the answer did not tell. The plan's end settles those, or their owner
 // does. An action that was found not to be there is one of them: as long as the plan is open, its
 // forward may be called once more. Where a part of the plan is being undone, after which it goes
-// on, Settled waits for that too. Of a plan whose commit waits for nothing but its owner's word they
-// are those that it waits for.
+// on, Settled waits for that too. Of a plan whose commit waits for nothing but its owner's word
+// they are those that it waits for.
 //
 // Errors: *Refused, ErrConnectionClosed, ErrUnwound (the plan is being undone, or was: that settles
 // doubt itself), ErrClosed (it was ended by this process), and ctx's, with what is waited for.

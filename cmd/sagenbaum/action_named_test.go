@@ -15,10 +15,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/plan"
 )
 
-// TestAnIDThatIsTheNumberOfAnotherActionMeansNeither, whatever the command: an answer would be about an
-// action that is not the one meant. The lists show both names.
-func TestAnIDThatIsTheNumberOfAnotherActionMeansNeither(t *testing.T) {
-	t.Parallel()
+const quarantinedID = "stop-1" // the undo of its action 1 stops
+
+// quarantinedBesideNumbers is a server with a plan whose actions have ids that are numbers of others.
+func quarantinedBesideNumbers(t *testing.T) *cmdtest.Served {
+	t.Helper()
 	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0", "--tenant", demo.Tenant)
 	conn := cmdtest.Dial(t, s.URL)
 	w, err := worker.New(worker.Config{Conn: conn, Tenant: demo.Tenant, Name: "raising"})
@@ -35,8 +36,7 @@ func TestAnIDThatIsTheNumberOfAnotherActionMeansNeither(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const id = "stop-1" // the undo of its action 1 stops
-	p, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: id, Owner: "operator1"})
+	p, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: quarantinedID, Owner: "operator1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +50,17 @@ func TestAnIDThatIsTheNumberOfAnotherActionMeansNeither(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &cli.Client{Conn: conn, Tenant: demo.Tenant, Server: s.URL, Timeout: testenv.Patience}
-	if _, err := plan.AwaitEnd(t.Context(), c, id, 0, testenv.Patience); err != nil {
+	if _, err := plan.AwaitEnd(t.Context(), c, quarantinedID, 0, testenv.Patience); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// TestAnIDThatIsTheNumberOfAnotherActionMeansNeither, whatever the command: an answer would be about an
+// action that is not the one meant. The lists show both names.
+func TestAnIDThatIsTheNumberOfAnotherActionMeansNeither(t *testing.T) {
+	t.Parallel()
+	s, id := quarantinedBesideNumbers(t), quarantinedID
 	why := []string{"--reason", "seen", "--actor", "operator1"}
 	before := s.Ask(t, demo.Tenant, "plan", "show", id).Stdout
 	for _, command := range [][]string{

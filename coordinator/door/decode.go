@@ -103,8 +103,9 @@ func members(raw json.RawMessage, at string) (map[string]json.RawMessage, error)
 	return found, nil
 }
 
-// givenTwice reads a value, and finds a name that is given twice in an object of it, with the place
-// of that: some readers take the first one, and others the last. What is no JSON is found elsewhere.
+// givenTwice reads a value, and finds a name that is given twice in an object of it, with the
+// place of that: some readers take the first one, and others the last. What is no JSON is found
+// elsewhere.
 func givenTwice(in *json.Decoder) (place string, found bool) {
 	token, _ := in.Token()
 	start, _ := token.(json.Delim)

@@ -5,26 +5,33 @@ import (
 	"testing"
 )
 
+// writers are the requests of writers of a plan with the action a.
+func writers(l *live) (act func(plan, writer string) map[string]any, tell func(plan, writer, outcome, more string),
+	begin func(plan string), resume func(plan, writer string)) {
+	act = func(plan, writer string) map[string]any {
+		return l.good(l.post, "tripper", "plan.act", fmt.Sprintf(
+			`{"plan":%q,"action":"a","capability":"page.read","input":{"p":1},"writer":%q}`, plan, writer))
+	}
+	tell = func(plan, writer, outcome, more string) {
+		l.good(l.post, "tripper", "plan.outcome", fmt.Sprintf(`{"plan":%q,"action":"a","writer":%q,"outcome":%q%s}`,
+			plan, writer, outcome, more))
+	}
+	begin = func(plan string) {
+		l.good(l.post, "tripper", "plan.begin", fmt.Sprintf(`{"plan":%q,"writer":"w1"}`, plan))
+		act(plan, "w1")
+	}
+	resume = func(plan, writer string) {
+		l.good(l.post, "tripper", "plan.resume", fmt.Sprintf(`{"plan":%q,"writer":%q}`, plan, writer))
+	}
+	return act, tell, begin, resume
+}
+
 // TestARepeatedActSaysWhatCountsNow: what was told first may have been said otherwise since, by the
 // writer that has registered the action, by one that has resumed its plan, or by one before.
 func TestARepeatedActSaysWhatCountsNow(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)
-	act := func(plan, writer string) map[string]any {
-		return l.good(l.post, "tripper", "plan.act", fmt.Sprintf(
-			`{"plan":%q,"action":"a","capability":"page.read","input":{"p":1},"writer":%q}`, plan, writer))
-	}
-	tell := func(plan, writer, outcome, more string) {
-		l.good(l.post, "tripper", "plan.outcome", fmt.Sprintf(`{"plan":%q,"action":"a","writer":%q,"outcome":%q%s}`,
-			plan, writer, outcome, more))
-	}
-	begin := func(plan string) {
-		l.good(l.post, "tripper", "plan.begin", fmt.Sprintf(`{"plan":%q,"writer":"w1"}`, plan))
-		act(plan, "w1")
-	}
-	resume := func(plan, writer string) {
-		l.good(l.post, "tripper", "plan.resume", fmt.Sprintf(`{"plan":%q,"writer":%q}`, plan, writer))
-	}
+	act, tell, begin, resume := writers(l)
 	const output = `,"output":{"id":7}`
 	for _, first := range []string{"in_doubt", "not_taken"} {
 		for _, c := range []struct {
@@ -72,6 +79,13 @@ func TestARepeatedActSaysWhatCountsNow(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestADoubtThatIsToldOfWhatFailedCounts also for a writer that has resumed the plan.
+func TestADoubtThatIsToldOfWhatFailedCounts(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	act, tell, begin, resume := writers(l)
 	begin("doubted")
 	tell("doubted", "w1", "not_taken", `,"message":"no"`)
 	resume("doubted", "w2")

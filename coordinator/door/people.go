@@ -202,8 +202,8 @@ func notJudged(q *Give, answer api.OutcomeAnswer, noPlan bool) error {
 	if wrong := wrongID(q.ID, answer.Refused[0]); wrong != nil {
 		return wrong
 	}
-	field, want := "verdict", "none: the action takes this one no more; plan why of the plan tells what "+
-		"became of it"
+	field, want := "verdict", "none: the action takes this one no more; plan why of the plan "+
+		"tells what became of it"
 	switch {
 	case noPlan:
 		field, want = "plan", "the id of a plan"

@@ -446,8 +446,9 @@ func planOf(who Caller, id string, h api.HistoryAnswer, undone map[string]bool) 
 	if err := opening.UnmarshalVT(h.Opened); err != nil {
 		return Plan{}, err
 	}
-	p := Plan{State: State{Plan: id, State: h.State, Reason: h.Reason, Ended: ledger.HasEnded(h.State),
-		Outstanding: h.Outstanding, UndoneAs: h.UndoneAs, Writer: h.Writer}, Label: opening.Label, Owner: opening.Owner,
+	p := Plan{State: State{Plan: id, State: h.State, Reason: h.Reason,
+		Ended: ledger.HasEnded(h.State), Outstanding: h.Outstanding, UndoneAs: h.UndoneAs,
+		Writer: h.Writer}, Label: opening.Label, Owner: opening.Owner,
 		Rewinds: int(h.Rewinds), Acts: []Acts{}}
 	if h.DueSet == 0 { // the host has an earlier version
 		h.DueNs = opening.DeadlineNs
@@ -489,8 +490,9 @@ func ofAgents(id string) error {
 	case ledger.ValidToken(id):
 		return nil
 	case ledger.ValidDerived(id):
-		return ledger.Refuse("plan", fmt.Sprintf("%q is made by the executor, which takes no requests for "+
-			"it", clip(id)), "a plan of this agent; plan.get, plan.wait, plan.preview and events read this one")
+		return ledger.Refuse("plan", fmt.Sprintf("%q is made by the executor, which takes no "+
+			"requests for it", clip(id)),
+			"a plan of this agent; plan.get, plan.wait, plan.preview and events read this one")
 	}
 	return noPlanID(id, "the id of a plan of this agent")
 }

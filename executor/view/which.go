@@ -10,11 +10,11 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
-// Which finds the action of a plan that people mean by a text: the id that its agent has given it, or
-// its number in the plan. An agent may give an action as its id what is the number of another one:
-// then it is neither, and "id:4" or "number:4" says which is meant. has reports whether an action has
-// an id, and named is the id of the one with a number, or "". The id is "" where the plan has no such
-// action. The error is a *ledger.Refused.
+// Which finds the action of a plan that people mean by a text: the id that its agent has given it,
+// or its number in the plan. An agent may give an action as its id what is the number of another
+// one: then it is neither, and "id:4" or "number:4" says which is meant. has reports whether an
+// action has an id, and named is the id of the one with a number, or "". The id is "" where the
+// plan has no such action. The error is a *ledger.Refused.
 func Which(text string, has func(id string) bool, named func(number int) string) (id string,
 	err error) {
 	byID, isID := strings.CutPrefix(text, api.IDPrefix)

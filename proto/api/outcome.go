@@ -78,9 +78,9 @@ type OutcomeAnswer struct {
 	// a plan that is open, where the query has Doubts, those that the world is or will be asked
 	// about.
 	Doubts []Doubt `json:"doubts,omitempty"`
-	// Unknown are, where the query has Doubts, those that nothing asks about while the plan is open,
-	// with why; and those that its commit waits for, where that is its owner's word alone. Settled says
-	// that the plan has no others in doubt.
+	// Unknown are, where the query has Doubts, those that nothing asks about while the plan is
+	// open, with why; and those that its commit waits for, where that is its owner's word
+	// alone. Settled says that the plan has no others in doubt.
 	Unknown []Doubt `json:"unknown,omitempty"`
 	Settled bool    `json:"settled,omitempty"`
 	// UndoneAs is the plan that undoes this committed one.

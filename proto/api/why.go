@@ -7,13 +7,14 @@ import (
 
 // WhyQuery asks why a plan unwinds, or what holds it (plan.why).
 type WhyQuery struct {
-	Plan   string `json:"plan"`
+	Plan string `json:"plan"`
 	// Action: only what led to the undo of this one, by its id or its number in the plan. Where that
 	// is the id of one action and the number of another, "id:4" or "number:4" says which is meant.
 	Action string `json:"action,omitempty"`
 }
 
-// What says whether an action is named by its id or by its number, where people may name it by both.
+// What says whether an action is named by its id or by its number, where people may name it by
+// both.
 const (
 	IDPrefix     = "id:"
 	NumberPrefix = "number:"
