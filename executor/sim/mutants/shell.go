@@ -145,7 +145,7 @@ var shell = map[string][]mutant{
 		{"a lease is kept until its end", "executor/host/leadership.go",
 			"return k.renewed.Add(ttl - ttl/lateFactor)", "return k.renewed.Add(ttl)"},
 		{"a lock counts on that was given back", "executor/host/leadership.go",
-			"\tl.until.Store(0)\n", ""},
+			"\tl.until.Store(0)\n\tif k.held", "\tif k.held"},
 		{"whether the lock is still there is not said", "executor/host/leadership.go",
 			"case <-l.doubt:\n\t\t\ttold = holderEvent{current: \"?\"}", "case <-l.doubt:"},
 		{"a command runs ahead though a later term was read", "executor/host/shell.go",
