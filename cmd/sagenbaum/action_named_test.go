@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
-	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -20,22 +19,7 @@ const quarantinedID = "stop-1" // the undo of its action 1 stops
 // quarantinedBesideNumbers is a server with a plan whose actions have ids that are numbers of others.
 func quarantinedBesideNumbers(t *testing.T) *cmdtest.Served {
 	t.Helper()
-	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0", "--tenant", demo.Tenant)
-	conn := cmdtest.Dial(t, s.URL)
-	w, err := worker.New(worker.Config{Conn: conn, Tenant: demo.Tenant, Name: "raising"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, i := range demo.Inverses {
-		if err := w.Handle(i.Capability, raising(i.Capability)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: demo.Tenant, Agent: demo.AgentName,
-		Contracts: demo.Contracts()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, conn, _, agent := withRaising(t)
 	p, err := agent.Begin(t.Context(), coordinator.PlanSpec{ID: quarantinedID, Owner: "operator1"})
 	if err != nil {
 		t.Fatal(err)

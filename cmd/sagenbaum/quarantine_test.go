@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/sagenbaum/sagenbaum/coordinator"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -26,14 +28,12 @@ var failures = map[string]func() error{
 	"panic": func() error { panic("a bug in the handler") },
 }
 
-// S41-S50: whatever the kind of compensation and however its handler raises, the
-// plan ends quarantined and says why, siblings are compensated, and nothing
-// moves by itself afterwards.
-func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
-	t.Parallel()
-	s := cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0", "--tenant", demo.Tenant)
-	conn := cmdtest.Dial(t, s.URL)
-	ctx := t.Context()
+// withRaising is a server with the agent of the demonstration, and a worker whose handlers raise.
+func withRaising(t *testing.T) (s *cmdtest.Served, conn *nats.Conn, w *worker.Worker,
+	agent *coordinator.Coordinator) {
+	t.Helper()
+	s = cmdtest.ServeFor(t, cmdtest.DataDir(t), "--listen", "127.0.0.1:0", "--tenant", demo.Tenant)
+	conn = cmdtest.Dial(t, s.URL)
 	w, err := worker.New(worker.Config{Conn: conn, Tenant: demo.Tenant, Name: "raising"})
 	if err != nil {
 		t.Fatal(err)
@@ -43,11 +43,21 @@ func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	agent, err := coordinator.New(coordinator.Config{Conn: conn, Tenant: demo.Tenant, Agent: demo.AgentName,
+	agent, err = coordinator.New(coordinator.Config{Conn: conn, Tenant: demo.Tenant, Agent: demo.AgentName,
 		Contracts: demo.Contracts()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, conn, w, agent
+}
+
+// S41-S50: whatever the kind of compensation and however its handler raises, the
+// plan ends quarantined and says why, siblings are compensated, and nothing
+// moves by itself afterwards.
+func TestEveryKindOfCompensationQuarantinesWhenItsHandlerRaises(t *testing.T) {
+	t.Parallel()
+	s, conn, w, agent := withRaising(t)
+	ctx := t.Context()
 	plans := []string{"healthy"}
 	for n := range demo.Contracts() {
 		for how := range failures {

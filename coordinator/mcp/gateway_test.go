@@ -518,24 +518,30 @@ func TestAResumedPlanSaysTheSame(t *testing.T) {
 	}
 }
 
+// givesUp cancels a call of a tool once it has left its line in a file.
+func (w *world) givesUp(c *client, tool, file string) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	defer cancel()
+	called := make(chan error, 1)
+	go func() {
+		_, err := c.session.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: note{Text: "x"}})
+		called <- err
+	}()
+	w.until("it is called", func() bool { return len(lines(file)) == 1 })
+	cancel()
+	if <-called == nil {
+		w.t.Error("it has answered")
+	}
+}
+
 // A call that its client cancels, or leaves, is in doubt; the undo finds out.
 func TestACancelledCallIsInDoubt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	called := make(chan error, 1)
-	go func() {
-		_, err := c.session.CallTool(ctx, &sdk.CallToolParams{Name: "hang", Arguments: note{Text: "x"}})
-		called <- err
-	}()
-	w.until("it is called", func() bool { return len(lines(file)) == 1 })
-	cancel()
-	if <-called == nil {
-		t.Error("it has answered")
-	}
+	w.givesUp(c, "hang", file)
 	got := c.reports("plan_fail", nil)
 	if got.State != "compensated" || len(lines(file)) != 0 {
 		t.Errorf("%+v, left %v", got, lines(file))

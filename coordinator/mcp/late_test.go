@@ -62,18 +62,7 @@ func TestALateAnswerCountsWhileItsPlanIsBeingUndone(t *testing.T) {
 	w := newWorld(t)
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	called := make(chan error, 1)
-	go func() {
-		_, err := c.session.CallTool(ctx, &sdk.CallToolParams{Name: "lazy", Arguments: note{Text: "x"}})
-		called <- err
-	}()
-	w.until("it is called", func() bool { return len(lines(file)) == 1 })
-	cancel()
-	if <-called == nil {
-		t.Error("it has answered")
-	}
+	w.givesUp(c, "lazy", file)
 	if got := c.reports("plan_fail", nil); got.State != "compensated" || len(lines(file)) != 0 {
 		t.Errorf("%+v, left %v", got, lines(file))
 	}

@@ -8,18 +8,24 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 )
 
-// An agent hears once what another session has done to its plan, as it hears of what a person has: with
-// its next call, which is not made.
-func TestAnAgentHearsWhatAnotherSessionHasDoneToItsPlan(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+// sessions are two of one gateway, with the file of its notes.
+func sessions(t *testing.T) (w *world, file string, a, b *client) {
+	t.Helper()
+	w = newWorld(t)
 	config, file := w.notes(t)
 	first := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
 	server := serves(t, first.gateway.Handler(""))
 	connect := func() *client {
 		return &client{t: t, gateway: first.gateway, session: connects(t, server.URL, nil)}
 	}
-	a, b := connect(), connect()
+	return w, file, connect(), connect()
+}
+
+// An agent hears once what another session has done to its plan, as it hears of what a person has: with
+// its next call, which is not made.
+func TestAnAgentHearsWhatAnotherSessionHasDoneToItsPlan(t *testing.T) {
+	t.Parallel()
+	w, file, a, b := sessions(t)
 	for name, c := range map[string]struct {
 		does func(plan string)
 		want string // of what A is told; empty: of nothing
@@ -61,14 +67,7 @@ func TestAnAgentHearsWhatAnotherSessionHasDoneToItsPlan(t *testing.T) {
 // something else than is meant.
 func TestTheGatewaysToolsSayWhatAnotherSessionHasDone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	first := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
-	server := serves(t, first.gateway.Handler(""))
-	connect := func() *client {
-		return &client{t: t, gateway: first.gateway, session: connects(t, server.URL, nil)}
-	}
-	a, b := connect(), connect()
+	_, file, a, b := sessions(t)
 	a.does("add", map[string]any{"text": "one"})
 	plan := planOf(a.call("add", map[string]any{"text": "two"}))
 	for _, tool := range []string{"undo_last", "plan_commit"} {

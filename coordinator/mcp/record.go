@@ -70,15 +70,16 @@ func (u *run) output(before, after json.RawMessage) map[string]json.RawMessage {
 		}
 	}
 	said := structured(u.result)
-	part := u.r.server.x.readOf(u.r.contract, said)
 	switch digest, err := encode(u.result.Meta[largeMeta]); {
 	case isLarge(u.result) && err == nil && len(digest) <= room:
 		output["answer"] = digest
 	case isLarge(u.result): // what it said is not known
 	case len(said) <= room:
 		output[resultVariable] = said
-	case len(part) > 0 && len(part) <= room:
-		output[resultVariable], output["part"] = part, json.RawMessage("true")
+	default:
+		if part := u.r.server.x.readOf(u.r.contract, said); len(part) > 0 && len(part) <= room {
+			output[resultVariable], output["part"] = part, json.RawMessage("true")
+		}
 	}
 	return output
 }
