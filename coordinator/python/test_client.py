@@ -24,7 +24,7 @@ import urllib.error
 from datetime import datetime, timedelta, timezone
 
 from sagenbaum import (AsyncPlan, AsyncSagenbaum, Blocked, Call, CommitWaits, Conflict, NotTaken, Recorded, Refused,
-                       Sagenbaum, SagenbaumError, Unauthorized, Unavailable)
+                       Sagenbaum, SagenbaumError, Unauthorized, Unavailable, current_call)
 
 sb = Sagenbaum.connect()
 
@@ -434,6 +434,19 @@ class Plans(unittest.TestCase):
                                  {"page": "b", "lines": 4, "more": (5,), "of": "x", "rest": {"z": 6}}])
         p.cancel()
 
+    def test_a_tool_has_the_key_of_its_call(self):
+        with sb.plan(id="py-key") as p:
+            @p.tool("page.read", id="outer")
+            def outer(page):
+                p.do("page.read", "b", lambda: inner.append(current_call()), id="inner")
+                return current_call().key
+
+            inner = []
+            key = outer("a")
+        self.assertEqual([len(key), key != inner[0].key, inner[0].action], [32, True, "inner"])
+        with self.assertRaisesRegex(LookupError, "within one"):
+            current_call()
+
     def test_a_framework_sees_the_function_in_its_tool(self):
         # The OpenAI Agents SDK, LangChain, pydantic-ai and CrewAI derive the schema from these, and give what the
         # model wants by name.
@@ -726,18 +739,18 @@ class AsyncPlans(unittest.IsolatedAsyncioTestCase):
             @p.tool("page.read")
             async def read(page, lines=3):
                 await asyncio.sleep(0)
-                self.assertEqual(threading.get_ident(), loop_thread)
+                self.assertEqual((threading.get_ident(), current_call().input["page"]), (loop_thread, page))
                 return [page, lines]
 
             @p.tool("page.read", id="plain")
             def plain(page):
                 self.assertNotEqual(threading.get_ident(), loop_thread)
-                return page
+                return current_call().action
 
-            self.assertEqual(await read("a"), ["a", 3])
-            self.assertEqual(await plain("b"), "b")
+            self.assertEqual(await asyncio.gather(read("a"), read("b", 1)), [["a", 3], ["b", 1]])
+            self.assertEqual(await plain("b"), "plain")
         acts = (await p.get())["acts"]
-        self.assertEqual([(a["action"], a["outcome"]) for a in acts], [("1", "completed"), ("plain", "completed")])
+        self.assertEqual([(a["action"], a["outcome"]) for a in acts], [(a, "completed") for a in ("1", "2", "plain")])
 
 
 if __name__ == "__main__":

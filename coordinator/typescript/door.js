@@ -97,6 +97,11 @@ export async function errorIn(response) {
   return known ? error : { problem: `status ${response.status}`, status: response.status };
 }
 
+/** Whether an error of fetch says that nothing listens at its address: of Node, Bun or Deno, in this order. */
+export function nothingListens(error) {
+  return [error.cause?.code, error.code, error.cause?.message].some((said) => /ECONNREFUSED|Connection refused/.test(said));
+}
+
 /** JSON of a request, without what JSON would leave out or make null without a word. */
 export function jsonOf(request) {
   const paths = new Map(); // of what is being written

@@ -2,8 +2,8 @@
 // Node 20, Deno, Bun and edges. It has no rules of its own; what is wrong, the door says.
 
 import { after, anyOf, Blocked, check, CommitWaits, Conflict, credentials, credentialsWanted,
-  direct, envOf, errorIn, errorOf, jsonOf, longest, msOf, named, NotTaken, pause, Recorded,
-  Refused, requestMax, SagenbaumError, told, Unavailable, unproxied, waits } from "./door.js";
+  direct, envOf, errorIn, errorOf, jsonOf, longest, msOf, named, nothingListens, NotTaken, pause,
+  Recorded, Refused, requestMax, SagenbaumError, told, Unavailable, unproxied, waits } from "./door.js";
 
 export { Blocked, CommitWaits, Conflict, NotTaken, Recorded, Refused, SagenbaumError, Unauthorized,
   Unavailable, parseCredentials } from "./door.js";
@@ -88,7 +88,7 @@ export class Sagenbaum {
         if (!(error instanceof SagenbaumError)) lost?.();
         signal?.throwIfAborted();
         if (error instanceof SagenbaumError) throw error;
-        if (this.#guessed && error.cause?.code === "ECONNREFUSED") throw nowhere(this.base, error);
+        if (this.#guessed && nothingListens(error)) throw nowhere(this.base, error);
         failed = new Unavailable({ status: 503, code: "unavailable", stored: "unknown",
           problem: `no answer of ${this.base}: ${error.cause?.message ?? error.message}`, want: "the same again" });
       }

@@ -86,18 +86,24 @@ test("without credentials it is said where they are looked for, and nothing is w
     let answers = [], asked = 0;
     const fetch = async () => { asked++; return answers.shift()(); };
     const refused = () => { throw new TypeError("fetch failed", { cause: { code: "ECONNREFUSED", message: "no" } }); };
+    const ofBun = () => { throw Object.assign(new TypeError("ECONNREFUSED: Unable to connect."), { code: "ECONNREFUSED" }); };
+    const ofDeno = () => {
+      throw new TypeError("fetch failed", { cause: new Error("tcp connect error: Connection refused (os error 111)") });
+    };
     const sb = await Sagenbaum.connect({ agent: "tripper", fetch });
-    answers = [refused];
-    await assert.rejects(sb.begin(), (e) => e instanceof Unavailable && e.field === "creds" && e.stored === "nothing" &&
-      e.message.includes("http://127.0.0.1:4270") && where.test(e.message));
+    for (const of of [refused, ofBun, ofDeno]) {
+      answers = [of];
+      await assert.rejects(sb.begin(), (e) => e instanceof Unavailable && e.field === "creds" && e.stored === "nothing" &&
+        e.message.includes("http://127.0.0.1:4270") && where.test(e.message));
+    }
     const error = { status: 401, field: "authorization", problem: "the token is missing" };
     answers = [() => Response.json({ error }, { status: 401 })];
     await assert.rejects(sb.begin(), (e) => e instanceof Unauthorized && e.field === "authorization" &&
       /the token is missing: no credentials were given/.test(e.message) && where.test(e.message));
-    assert.equal(asked, 2);
+    assert.equal(asked, 4);
     answers = [refused, () => Response.json({ state: "open" })]; // a door that has answered comes again
     await sb.begin();
-    assert.equal(asked, 4);
+    assert.equal(asked, 6);
     answers = [refused, () => Response.json({ state: "open" })]; // and so may one whose address was given
     await (await Sagenbaum.connect({ agent: "tripper", url: "http://127.0.0.1:1", fetch })).begin();
   } finally {

@@ -23,19 +23,19 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Callable
 
 from ._act import Blocked, Recorded, _Act, _Asks, _led
 from ._door import (Conflict, Refused, SagenbaumError, Unauthorized, Unavailable, _Door, named,
                     parse_credentials, waits)
-from ._tool import NotTaken, _arguments, _check_tool, _is_coroutine, _outcome, _text, _wants_call
+from ._tool import (Call, NotTaken, _arguments, _calling, _check_tool, _is_coroutine, _outcome, _text,
+                    _wants_call, current_call)
 
 __all__ = [
     "AsyncPlan", "AsyncSagenbaum", "Blocked", "Call", "CommitWaits", "Conflict", "NotTaken", "Plan",
-    "Recorded", "Refused", "Sagenbaum", "SagenbaumError", "Unauthorized", "Unavailable", "new_id",
-    "parse_credentials",
+    "Recorded", "Refused", "Sagenbaum", "SagenbaumError", "Unauthorized", "Unavailable", "current_call",
+    "new_id", "parse_credentials",
 ]
 
 
@@ -53,16 +53,6 @@ class CommitWaits(Exception):
         self.doubts: list[dict[str, Any]] = state.get("doubts", [])
         named = ", ".join(d["action"] for d in self.doubts)
         super().__init__(f"the commit of {state['plan']} waits for {named}")
-
-
-@dataclass(frozen=True)
-class Call:
-    """What a tool is called with."""
-
-    key: str  #: idempotency key for the tool
-    plan: str
-    action: str
-    input: Any
 
 
 def _plain(value: Any) -> Any:
@@ -263,14 +253,18 @@ class Plan(_PlanState):
             if not call:
                 return output
             try:
-                output = forward(Call(key, self.id, action, input)) if _wants_call(forward) else forward()
+                with _calling(Call(key, self.id, action, input)) as made:
+                    output = forward(made) if _wants_call(forward) else forward()
             except BaseException as error:
                 self._failed(action, _outcome(error, not_taken))
                 raise
             return self._completed(action, output)
 
     def tool(self, capability: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Makes each call of a function an action; its input are the arguments by name, with defaults."""
+        """Makes each call of a function an action; its input are the arguments by name, with defaults.
+
+        Within it, current_call gives its idempotency key.
+        """
 
         def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
             _check_tool(function, options.get("not_taken"))
@@ -533,9 +527,10 @@ class AsyncPlan:
             if not call:
                 return output
             try:
-                output = forward(Call(key, p.id, action, input)) if _wants_call(forward) else forward()
-                if inspect.isawaitable(output):
-                    output = await output
+                with _calling(Call(key, p.id, action, input)) as made:
+                    output = forward(made) if _wants_call(forward) else forward()
+                    if inspect.isawaitable(output):
+                        output = await output
             except BaseException as error:
                 told = functools.partial(p._failed, action, _outcome(error, not_taken))
                 await asyncio.shield(self._threads.store(told))

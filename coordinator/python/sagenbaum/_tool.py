@@ -2,8 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Callable
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a tool is called with."""
+
+    key: str  #: idempotency key for the tool
+    plan: str
+    action: str
+    input: Any
+
+
+_current: contextvars.ContextVar[Call] = contextvars.ContextVar("sagenbaum_call")
+
+
+def current_call() -> Call:
+    """The call of the tool that runs, for one that takes none, as with ``Plan.tool``; a LookupError outside."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise LookupError("no tool of a plan runs here; want current_call within one, in its thread or task") from None
+
+
+@contextlib.contextmanager
+def _calling(call: Call) -> Iterator[Call]:
+    """Makes it the call that current_call gives."""
+    before = _current.set(call)
+    try:
+        yield call
+    finally:
+        _current.reset(before)
 
 
 class NotTaken(Exception):
