@@ -29,6 +29,17 @@ var (
 	ErrFull = fmt.Errorf("no room in the ledger: %w", ErrBusy)
 )
 
+// Fenced is an ErrConflict that says where the fence is.
+type Fenced struct {
+	Last uint64 // sequence of the last record of the fence's subject; 0: there is none
+}
+
+// Error reads as ErrConflict, with the sequence.
+func (e *Fenced) Error() string { return fmt.Sprintf("%v, at %d", ErrConflict, e.Last) }
+
+// Unwrap makes it an ErrConflict.
+func (e *Fenced) Unwrap() error { return ErrConflict }
+
 // Refused says which field of an input breaks which rule. Nothing was stored.
 type Refused struct {
 	Field   string // path of the field, as in "forward_registered.class"

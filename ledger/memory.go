@@ -112,7 +112,7 @@ func (m *Memory) store(a Append) (uint64, error) {
 		if last := m.last[a.Subject]; last != 0 && m.slots[last-1].id == a.ID {
 			return last, nil
 		}
-		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject, ErrConflict)
+		return 0, fmt.Errorf("cannot append to %s: %w", a.Subject, &Fenced{m.last[a.FenceSubject]})
 	}
 	if m.muted {
 		return 0, fmt.Errorf("cannot append to %s: %w: no reply since a write error", a.Subject,

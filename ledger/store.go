@@ -118,8 +118,8 @@ func (h Head) Holds(sequence uint64) error {
 // did not return, or returned ErrInDoubt, is stored whole or not at all.
 type Store interface {
 	// Append stores one commit and returns its sequence. Errors: *Refused,
-	// ErrConflict or ErrBusy, of which ErrFull is one (not stored by this call),
-	// ErrInDoubt (unknown).
+	// ErrConflict (a *Fenced where the store says where the fence is) or ErrBusy, of
+	// which ErrFull is one (not stored by this call), ErrInDoubt (unknown).
 	// A commit whose ID the store still remembers is not stored again; its first
 	// sequence is returned, wherever its fence has moved. A retry after ErrInDoubt that
 	// gets ErrConflict may have been stored the first time, and forgotten: who is fenced

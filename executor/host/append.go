@@ -25,7 +25,7 @@ func (a *actor) acknowledged(k ack) error {
 	case turn.Beaten:
 		a.log.Warn("another holder has begun a term")
 		if k.append.Claim {
-			return a.guards().Fence(a.life, k.append.Fence)
+			return a.guards().Fence(a.life, k.append.Fence, k.err)
 		}
 	case turn.InDoubt:
 		a.log.Warn("append in doubt; the same commit goes out again", "error", k.err)

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -150,8 +151,38 @@ func TestAClaimThatIsRefusedAsksWhetherItsTermIsStillThere(t *testing.T) {
 		"not known":      {oneMessage{err: errors.New("no answer")}, ""},
 	} {
 		a.store = c.store
-		if err := a.guards().Fence(t.Context(), 1); guardOf(err) != c.want || c.want == "" && err != nil {
+		err := a.guards().Fence(t.Context(), 1, ledger.ErrConflict)
+		if guardOf(err) != c.want || c.want == "" && err != nil {
 			t.Errorf("its fence is %s: %v", name, err)
+		}
+	}
+}
+
+// TestAClaimThatIsRefusedForATermThatWasNotFolded: servers of one stream that were started with
+// stores of different moments answer reads from different histories.
+func TestAClaimThatIsRefusedForATermThatWasNotFolded(t *testing.T) {
+	t.Parallel()
+	a := foldingActor(t)
+	data, err := ledger.EncodeCommit([]*pb.Record{{Term: 1, Kind: &pb.Record_TermStarted{
+		TermStarted: &pb.TermStarted{Holder: "h"},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}
+	term := ledger.Message{Sequence: 2, Subject: source.Subject(), Data: data}
+	for _, m := range []ledger.Message{factAt(t, 1), term, factAt(t, 3)} {
+		if err := a.foldAndWrite(a.decode(m), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.store = oneMessage{err: errors.New("no answer")}
+	for last, want := range map[uint64]string{0: "", 2: "", 3: "G3", 4: ""} { // 4 is on its way
+		refused := fmt.Errorf("cannot append: %w", &ledger.Fenced{Last: last})
+		for _, fence := range []uint64{0, 1} {
+			if err := a.guards().Fence(t.Context(), fence, refused); guardOf(err) != want {
+				t.Errorf("a claim fenced on %d, refused at %d: %v", fence, last, err)
+			}
 		}
 	}
 }

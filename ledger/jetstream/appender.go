@@ -76,6 +76,10 @@ const (
 // not known what is on the disk.
 const boundReached = "maximum "
 
+// fenceAt begins what the server says with codeFenceMoved, before the sequence of the last
+// message of the fence's subject.
+const fenceAt = "wrong last sequence: "
+
 // Appender appends to one tenant's stream and can do nothing else. It is what
 // agents use: it needs permission to publish its own subjects and to subscribe
 // its own inbox, and none on $JS.API. It is safe for concurrent use.
@@ -139,7 +143,7 @@ func (p *Appender) AppendOnce(ctx context.Context, a ledger.Append) (sequence ui
 	before := p.conn.LastError()
 	ack, err := p.js.PublishMsg(ctx, msg, js.WithRetryAttempts(0))
 	if err = p.outcome(a.Subject, err); errors.Is(err, ledger.ErrConflict) {
-		ack, err = p.remembered(ctx, a)
+		ack, err = p.remembered(ctx, a, err)
 	} else if errors.Is(err, ledger.ErrInDoubt) && Denied(p.conn, a.Subject, before) {
 		err = ErrDenied
 	}
@@ -158,18 +162,19 @@ func (p *Appender) AppendOnce(ctx context.Context, a ledger.Append) (sequence ui
 // try whose reply was late or lost: a single server looks at the fence before it looks at
 // the id, and what is stored may have moved its own fence. It asks with the same id, without
 // the fence, and with a header that the server looks at after the id and always refuses, so
-// that nothing is stored. The error is ledger.ErrConflict where it does not remember.
-func (p *Appender) remembered(ctx context.Context, a ledger.Append) (*js.PubAck, error) {
+// that nothing is stored. The error is the conflict where it does not remember.
+func (p *Appender) remembered(ctx context.Context, a ledger.Append, conflict error) (*js.PubAck,
+	error) {
 	ack, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: a.Subject, Header: nats.Header{
 		js.MsgIDHeader: {a.ID}, js.MsgRollup: {"none"},
 	}}, js.WithRetryAttempts(0))
 	var api *js.APIError
 	if errors.As(err, &api) && int(api.ErrorCode) == codeRollup {
-		return nil, ledger.ErrConflict
+		return nil, conflict
 	}
 	err = p.outcome(a.Subject, err)
 	if err != nil && !errors.Is(err, ledger.ErrConflict) {
-		err = fmt.Errorf("%w: %v, and then %v", ledger.ErrInDoubt, ledger.ErrConflict, err)
+		err = fmt.Errorf("%w: %v, and then %v", ledger.ErrInDoubt, conflict, err)
 	}
 	return ack, err
 }
@@ -219,6 +224,10 @@ func Denied(conn *nats.Conn, subject string, before error) bool {
 func refusal(api *js.APIError) error {
 	switch int(api.ErrorCode) {
 	case codeFenceMoved:
+		last, found := strings.CutPrefix(api.Description, fenceAt)
+		if at, err := strconv.ParseUint(last, 10, 64); found && err == nil {
+			return &ledger.Fenced{Last: at}
+		}
 		return ledger.ErrConflict
 	case codeFenceBusy, codeFenceNotReady:
 		return ledger.ErrBusy

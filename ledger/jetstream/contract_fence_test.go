@@ -37,8 +37,11 @@ func fence(b *bed) {
 	b.must(b.fenced(b.executor(), "decision of term 1", one), 3)
 	two := b.must(b.fenced(b.term(), "term 2", one), 4)
 	b.conflict(b.fenced(b.executor(), "late decision of term 1", one))
-	b.conflict(b.fenced(b.term(), "late claim", one))
-	b.conflict(b.fenced(b.term(), "late first claim", 0))
+	for _, fence := range []uint64{one, 0, 9} {
+		if last := b.conflict(b.fenced(b.term(), "claim", fence)); last != two {
+			b.Errorf("a claim fenced on %d is told %d, want %d", fence, last, two)
+		}
+	}
 	b.wantLast(4)
 	b.must(b.fenced(b.executor(), "decision of term 2", two), 5)
 }
@@ -56,7 +59,9 @@ func fencedRetry(b *bed) {
 
 func fenceZero(b *bed) {
 	b.must(b.commit("p", "something else"), 1)
-	b.conflict(b.fenced(b.term(), "wrong", 1))
+	if last := b.conflict(b.fenced(b.term(), "wrong", 1)); last != 0 {
+		b.Errorf("told %d, want 0", last)
+	}
 	b.must(b.fenced(b.term(), "right", 0), 2)
 }
 

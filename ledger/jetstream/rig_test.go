@@ -75,12 +75,15 @@ func (b *bed) must(a ledger.Append, want uint64) uint64 {
 	return seq
 }
 
-// conflict wants an append to be a conflict.
-func (b *bed) conflict(a ledger.Append) {
+// conflict wants an append to be a conflict that says where its fence is.
+func (b *bed) conflict(a ledger.Append) uint64 {
 	b.Helper()
-	if seq, err := retrying(b.ctx, b.store, a); !errors.Is(err, ledger.ErrConflict) {
+	var at *ledger.Fenced
+	seq, err := retrying(b.ctx, b.store, a)
+	if !errors.Is(err, ledger.ErrConflict) || !errors.As(err, &at) {
 		b.Fatalf("append of %q: %d, %v; want a conflict", a.Data, seq, err)
 	}
+	return at.Last
 }
 
 // wantLast wants the ledger to be 1..last without a hole.

@@ -112,8 +112,13 @@ func (g *Guard) first(ctx context.Context, first uint64) error {
 }
 
 // Fence finds out why a claim was refused by its fence: another claim was
-// faster, or the stream has lost the term record that this one is fenced on.
-func (g *Guard) Fence(ctx context.Context, fence uint64) error {
+// faster, or the stream has lost the term record that this one is fenced on, or it has a later
+// one where this host has folded something else, which no claim would ever get past.
+func (g *Guard) Fence(ctx context.Context, fence uint64, refused error) error {
+	if at := new(ledger.Fenced); errors.As(refused, &at) && at.Last > fence &&
+		at.Last <= g.tiles.Last() {
+		return g.term(at.Last)
+	}
 	if fence == 0 {
 		return nil
 	}
@@ -128,6 +133,22 @@ func (g *Guard) Fence(ctx context.Context, fence uint64) error {
 		return nil // it may pass
 	}
 	return g.same(m)
+}
+
+// term wants the tiles to have a term at a sequence, as the leader of the stream says there is:
+// servers of one stream that were started with stores of different moments answer reads from
+// different histories.
+func (g *Guard) term(sequence uint64) error {
+	mine, err := g.tiles.Files.message(sequence)
+	if err != nil {
+		return haltOnTiles(err, sequence)
+	}
+	if source, ok := ledger.ParseSubject(mine.Subject); ok && source.Term && mine.Sequence == sequence {
+		return nil
+	}
+	return &ledger.Halted{Guard: "G3", Sequence: sequence,
+		Problem: "the leader of the stream has a term here, and the tiles another record, which was " +
+			"folded: it was read from a server that has another history"}
 }
 
 // same holds a message of the stream against the tiles, which have it.
