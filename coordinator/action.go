@@ -506,7 +506,9 @@ func (a *action) pairWith(d *draft) ([]*pb.Record, error) {
 	}
 	pair := d.contract.Pair
 	if d.staged {
-		pair = d.contract.StagedPair
+		if pair, err = d.contract.StagedPair, d.contract.CheckDelivery(d.input); err != nil {
+			return nil, err
+		}
 	}
 	forward, inverse := pair(p.id, id, ledger.Key(p.c.tenant, p.id, id, ledger.PurposeUndo),
 		&pb.ForwardRegistered{

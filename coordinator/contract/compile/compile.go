@@ -105,6 +105,7 @@ func (x *compiler) compile(written contract.Contract) *Compiled {
 	}
 	out.own = x.conditions(c)
 	out.reads, out.readsReference = x.outcomeReads(out.inverse)
+	out.delivered = x.ofInput(out.deliver)
 	if c.Before != nil {
 		out.Before = x.call("before", c.Before.Call, c.Before.With, c.Before.Timeout, c.Before.Attempts,
 			c.Before.Backoff)

@@ -42,6 +42,7 @@ type Compiled struct {
 	deliver    *pb.CompensationRegistered // how a staged act is made; nil: none may be staged
 	stages     bool                       // each act is
 	before     []bound
+	delivered  []bound    // arguments of deliver that read the input alone
 	reads      [][]string // paths of the output that its calls and readers read
 	validUntil *triggers.Binding
 	own        []held // conditions that read the action

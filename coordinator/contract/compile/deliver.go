@@ -2,11 +2,14 @@ package compile
 
 import (
 	"cmp"
+	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // What is staged is delivered by the capability itself once its plan is committed.
@@ -100,6 +103,24 @@ func (x *compiler) delivery(c contract.Contract) *pb.CompensationRegistered {
 			Answer: p.Answer, ExternalRef: p.ExternalRef}
 	}
 	return out
+}
+
+// ofInput are the arguments of a delivery that read its input alone: they are known when the act is
+// staged.
+func (x *compiler) ofInput(d *pb.CompensationRegistered) []bound {
+	all := x.programsOf("deliver.with", d.GetBindings(), x.programs.Binding)
+	return slices.DeleteFunc(all, func(b bound) bool {
+		return b.program == nil || slices.ContainsFunc([]string{"plan", "meta", "actions", "facts"},
+			b.program.Reads)
+	})
+}
+
+// CheckDelivery refuses an act of whose input an argument of its delivery can never be made: it
+// would be its owner's once its plan is committed. What is not there is null, and no error. The
+// error is a *ledger.Refused.
+func (c *Compiled) CheckDelivery(input json.RawMessage) error {
+	_, err := c.resolve("deliver.with", c.delivered, triggers.BindingVars{Input: input})
+	return err
 }
 
 // attemptTimeout is the default of one attempt.
