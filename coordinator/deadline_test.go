@@ -29,6 +29,7 @@ func TestAnAgentMovesItsDeadline(t *testing.T) {
 		}
 	}
 	wantField(p.MoveDeadline(ctx, time.Now().Add(time.Hour), ""), "deadline_moved.reason")
+	wantField(p.MoveDeadline(ctx, time.Now().Add(time.Hour), " \n"), "deadline_moved.reason")
 	wantField(p.MoveDeadline(ctx, time.Time{}, "x"), "deadline")
 	wantField(p.MoveDeadline(ctx, time.Now().Add(-time.Minute), "x"), "deadline")
 	moved := time.Now().Add(2 * time.Hour)

@@ -535,6 +535,9 @@ func moveDeadline(ctx context.Context, p *Plan, follows uint64, to time.Time,
 	ns, err := ledger.InstantNs("deadline", to)
 	moved := &pb.DeadlineMoved{DeadlineNs: ns, Follows: max(follows, 1), Reason: reason}
 	record := &pb.Record{Plan: p.id, Kind: &pb.Record_DeadlineMoved{DeadlineMoved: moved}}
+	if err == nil && ledger.IsBlank(reason) {
+		err = ledger.Refuse("deadline_moved.reason", "empty", "why, in a few words")
+	}
 	if err == nil {
 		err = p.c.check(p.id, record)
 	}

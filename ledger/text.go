@@ -41,6 +41,10 @@ func TextTo(s string, most int) string {
 	return s[:end] + mark
 }
 
+// IsBlank reports whether a text says nothing: it is empty, or white space alone. Whoever writes a
+// record that has to say why refuses such a reason; a record that is in a ledger is taken as it is.
+func IsBlank(text string) bool { return strings.TrimSpace(text) == "" }
+
 // eachText calls each with every text of a record that people read and nothing else does, and the
 // name of its field. isForPeople names the same fields.
 func eachText(r *pb.Record, each func(field string, s *string)) {

@@ -17,6 +17,14 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
+func TestATextOfWhiteSpaceAloneIsBlank(t *testing.T) {
+	for text, want := range map[string]bool{"": true, " ": true, "\t\r\n\u00a0\u2003": true, " x ": false, ".": false} {
+		if ledger.IsBlank(text) != want {
+			t.Errorf("%q is blank: %v", text, !want)
+		}
+	}
+}
+
 func TestATextForPeopleIsMadeValidAndCutWithAMark(t *testing.T) {
 	for _, c := range []struct {
 		in   string

@@ -130,6 +130,16 @@ func TestWrongCommandLinesAreUsageErrors(t *testing.T) {
 	}
 }
 
+func TestAReasonOfSpacesIsNone(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"quarantine retry p 1", "quarantine skip p 1", "plan report p 1 --present",
+		"plan unwind p", "plan erase p", "plan adopt p --agent b", "plan deadline p --in 2h", "plan resume p",
+		"clock confirm", "key rotate", "ledger repair", "tenant suspend t", "tenant erase t", "undo --last 1"} {
+		r := cmdtest.Run(t, append(strings.Fields(line), "--reason", " ")...)
+		r.Wants(t, line, cli.ExitUsage, "reason")
+	}
+}
+
 func TestWithoutAServerEveryQuestionEndsWith69(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{

@@ -82,7 +82,7 @@ func (q *Deadline) field() string {
 // instant is the deadline that a request which is made now asks for.
 func (q *Deadline) instant(now time.Time) (time.Time, error) {
 	switch {
-	case q.Reason == "":
+	case ledger.IsBlank(q.Reason):
 		return now, ledger.Refuse("reason", "empty", "why the deadline is moved")
 	case q.Deadline != 0 && !q.DeadlineAt.IsZero():
 		return now, ledger.Refuse("deadline_at", "given beside deadline", "one of them")

@@ -161,7 +161,7 @@ func (v Verdict) record() (*pb.Record, error) {
 	case !known:
 		return nil, ledger.Refuse("verdict.outcome", fmt.Sprintf("%q", string(v.Outcome)),
 			ledger.VerdictWanted)
-	case v.Reason == "" && v.Outcome != Allow:
+	case ledger.IsBlank(v.Reason) && v.Outcome != Allow:
 		return nil, ledger.Refuse("verdict.reason", "none, of what keeps an action from being done",
 			"why, or what to do instead: the agent is told")
 	case v.WholePlan && v.Outcome == Allow:

@@ -87,6 +87,7 @@ func TestAVerdictIsTakenOrRefused(t *testing.T) {
 		{Plan: plan.ID(), Action: "a", Outcome: supervisor.Allow, WholePlan: true},
 		{Plan: plan.ID(), Outcome: supervisor.Block, Reason: "no"},
 		{Plan: plan.ID(), Action: "a", Outcome: supervisor.Block}, // without a reason
+		{Plan: plan.ID(), Action: "a", Outcome: supervisor.Block, Reason: " \t"},
 		{Plan: plan.ID(), Action: "a", Outcome: supervisor.Redirect},
 		{Plan: "no such", Action: "a", Outcome: supervisor.Block, Reason: "no"},
 		{Plan: "none", Action: "a", Outcome: supervisor.Block, Reason: "no"},       // stored, and refused by the fold

@@ -67,7 +67,7 @@ func (a *actor) beginErasure(r *erasureAsked) error {
 	case q.Tenant != a.tenant:
 		return refuse("request.tenant is %q, and the tenant is %q: nothing is erased", q.Tenant,
 			a.tenant)
-	case q.Reason == "":
+	case ledger.IsBlank(q.Reason):
 		return refuse("request.reason: an erasure needs a reason")
 	case !ledger.ValidToken(q.Actor):
 		return refuse("request.actor is %q: an erasure needs the name of the person who asks for it",

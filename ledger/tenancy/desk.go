@@ -155,7 +155,7 @@ func change(verb string, was *api.TenantEntry, r api.TenantRequest) (*api.Tenant
 				r.Tenant, instant(was.AtNs), was.By, was.Reason),
 				"an active tenant; sagenbaum tenant resume "+r.Tenant)
 		}
-		if r.Reason == "" {
+		if ledger.IsBlank(r.Reason) {
 			return nil, ledger.Refuse("reason", "missing", "why, in a few words: agents are told")
 		}
 		is.State = api.TenantSuspended

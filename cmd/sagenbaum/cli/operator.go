@@ -237,7 +237,7 @@ func (w OwnerWord) Record(plan, action string) *pb.Record {
 
 // Check refuses what is missing on the command line, before anything is sent.
 func (w OwnerWord) Check() error {
-	if w.Reason == "" {
+	if ledger.IsBlank(w.Reason) {
 		return Fail(ExitUsage, `--reason "deleted by hand"`, "the owner's answer needs a reason")
 	}
 	return CheckActor(w.Actor)

@@ -78,7 +78,7 @@ operator's name, and applies to the host that holds the tenant now.`,
 		Example: `  sagenbaum clock confirm --reason "compared with ntp"`,
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if reason == "" {
+			if ledger.IsBlank(reason) {
 				return cli.Fail(cli.ExitUsage, `--reason "compared with ntp"`,
 					"a word on the clock needs a reason")
 			}

@@ -133,7 +133,7 @@ that nothing but the holder's word joins the new key to it. Give auditors the ne
   sagenbaum key rotate --reason "its disk is gone" --lost 'sagenbaum/default+6c2bd2a1+AR...'`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if q.Reason == "" {
+			if ledger.IsBlank(q.Reason) {
 				return cli.Fail(cli.ExitUsage, `--reason "a year is over"`,
 					"a rotation needs a reason: it is a record that every audit shows")
 			}

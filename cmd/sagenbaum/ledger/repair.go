@@ -10,6 +10,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -33,7 +34,7 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
   sagenbaum ledger repair --reason "bit rot on disk 3" --actor alice`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if q.Reason == "" {
+			if ledger.IsBlank(q.Reason) {
 				return cli.Fail(cli.ExitUsage, `--reason "bit rot on disk 3"`,
 					"a repair needs a reason: it is a record that every audit shows")
 			}

@@ -66,7 +66,7 @@ func (v handing) check() error {
 	case !ledger.ValidToken(v.agent):
 		return cli.Fail(cli.ExitUsage, "--agent coder-2", "--agent %.80q is not a name; want %s", v.agent,
 			ledger.TokenWanted)
-	case v.reason == "":
+	case ledger.IsBlank(v.reason):
 		return cli.Fail(cli.ExitUsage, `--reason "its machine is gone"`,
 			"handing a plan over needs a reason")
 	}

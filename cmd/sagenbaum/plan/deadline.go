@@ -70,7 +70,7 @@ func (v moving) check(now time.Time) (int64, error) {
 		return 0, cli.Fail(cli.ExitUsage, "an instant to come; sagenbaum plan unwind undoes the plan now",
 			"%s has passed", to.UTC().Format(time.RFC3339))
 	}
-	if v.reason == "" {
+	if ledger.IsBlank(v.reason) {
 		return 0, cli.Fail(cli.ExitUsage, `--reason "the provider is slow today"`,
 			"a move of a deadline needs a reason")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
@@ -50,7 +51,7 @@ Erasing twice is harmless. Copies of the keys that were made before, in a backup
 			if err := cli.CheckActor(v.actor); err != nil {
 				return err
 			}
-			if v.reason == "" {
+			if ledger.IsBlank(v.reason) {
 				return cli.Fail(cli.ExitUsage, `--reason "asked for by the customer"`,
 					"an erasure needs a reason: it is for good")
 			}

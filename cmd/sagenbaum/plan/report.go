@@ -71,7 +71,7 @@ func (v reporting) check() error {
 	case !v.present:
 		return cli.Fail(cli.ExitUsage, "--present, or sagenbaum quarantine resolve",
 			"only that an effect is there can be reported")
-	case v.reason == "":
+	case ledger.IsBlank(v.reason):
 		return cli.Fail(cli.ExitUsage, `--reason "seen in the dashboard"`, "a report needs a reason")
 	case v.output != "" && !json.Valid([]byte(v.output)):
 		return cli.Fail(cli.ExitUsage, `--output '{"id": "ch_9"}'`, "the output is no JSON")

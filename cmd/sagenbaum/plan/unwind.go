@@ -71,7 +71,7 @@ func (v unwinding) check() error {
 	switch {
 	case v.to != "" && v.action != "":
 		return cli.Fail(cli.ExitUsage, "--action ACTION", "--to and --action name two parts")
-	case v.reason == "":
+	case ledger.IsBlank(v.reason):
 		return cli.Fail(cli.ExitUsage, `--reason "bad release"`, "an unwind needs a reason")
 	}
 	if err := cli.CheckWait(v.limit, "1m"); err != nil {

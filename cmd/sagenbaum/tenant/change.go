@@ -94,7 +94,7 @@ func (c *changing) run(cmd *cobra.Command, s *cli.Settings, tenant string) error
 	case !ledger.ValidToken(tenant):
 		return cli.Fail(cli.ExitUsage, "a name of "+ledger.TokenWanted,
 			"%.80q cannot be a tenant", tenant)
-	case c.reasoned && c.request.Reason == "":
+	case c.reasoned && ledger.IsBlank(c.request.Reason):
 		return cli.Fail(cli.ExitUsage, `--reason "the invoice is not paid"`,
 			"a suspension needs a reason: agents are told")
 	}

@@ -82,7 +82,7 @@ func checkErasure(q api.TenantErasureQuery, limit time.Duration) error {
 	switch {
 	case !ledger.ValidToken(q.Tenant):
 		return cli.Fail(cli.ExitUsage, "sagenbaum tenant ls", "%.80q is no tenant", q.Tenant)
-	case q.Reason == "":
+	case ledger.IsBlank(q.Reason):
 		return cli.Fail(cli.ExitUsage, `--reason "the contract has ended"`,
 			"an erasure needs a reason: it is for good")
 	}

@@ -88,7 +88,7 @@ func (q *request) check(cmd *cobra.Command, data bool) (err error) {
 		return cli.CheckWait(q.limit, "1m")
 	case q.dryRun:
 		return nil
-	case q.reason == "":
+	case ledger.IsBlank(q.reason):
 		return cli.Fail(cli.ExitUsage, `--reason "wrong project"`, "an undo needs a reason")
 	case !q.yes && (data || !isTerminal(cmd.InOrStdin())):
 		return cli.Fail(cli.ExitUsage, "--dry-run to see what would be undone, --yes to undo it",

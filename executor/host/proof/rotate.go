@@ -30,7 +30,7 @@ func (s *Signer) Rotate(q api.RotationQuery, holding bool,
 	case s.rotate != nil:
 		refuse("another rotation is under way")
 		return
-	case q.Reason == "" || q.Actor == "" || len(q.Actor) > ledger.TextMax:
+	case ledger.IsBlank(q.Reason) || q.Actor == "" || len(q.Actor) > ledger.TextMax:
 		refuse("a rotation needs a reason and the name of the person who asks for it")
 		return
 	}

@@ -103,7 +103,7 @@ func New(cfg Config, t *tiles.Writer) *Repairer {
 // carried out, also where it could not be; a repair that ctx cuts off goes on at the next start.
 func Halted(ctx context.Context, cfg Config, q api.RepairQuery,
 	halted *ledger.Halted) (answer api.RepairAnswer, err error) {
-	if q.Reason == "" || q.Actor == "" || len(q.Actor) > ledger.TextMax {
+	if ledger.IsBlank(q.Reason) || q.Actor == "" || len(q.Actor) > ledger.TextMax {
 		return answer, errors.New("a repair needs a reason and the name of the person who asks for it")
 	}
 	plan, err := New(cfg, nil).repair(ctx, q, halted)
