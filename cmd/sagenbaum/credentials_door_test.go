@@ -100,13 +100,13 @@ func TestTokensThatMayNotAreToldTheNextStep(t *testing.T) {
 		{ended, mine, http.StatusUnauthorized, "has ended at", "sagenbaum user token"},
 		{leaked, mine, http.StatusUnauthorized, "was revoked at", "sagenbaum user token"},
 		{audits, url("default", "auditor", "plan.get"), http.StatusUnauthorized, "another key or role", "sagenbaum user ls"},
-		{read(clerk).Token, mine, http.StatusForbidden, "user clerk of tenant shop", "the tenant and the name of the user"},
+		{read(clerk).Token, mine, http.StatusForbidden, "user clerk of tenant shop", "shop"},
 		{read(clerk).Token, url("default", "clerk", "plan.cancel"), http.StatusForbidden, "user clerk of tenant shop",
-			"the tenant and the name of the user"},
+			"shop"},
 		{source.Token, url("default", "source", "plan.cancel"), http.StatusForbidden, "with role source",
 			"a verb of its role"},
 		{agent.Token, url(longName, "agent", "plan.cancel"), http.StatusForbidden, "of tenant aaaa",
-			"the tenant and the name of the user"},
+			"default"},
 	} {
 		refusedAtDoor(t, c.token, c.url, c.status, c.says, c.want)
 	}

@@ -53,7 +53,7 @@ type State struct {
 	DeadlineSet int      `json:"deadline_set,omitempty" doc:"sequence of the record that has set that deadline, or that opened a plan without one: follows of plan.deadline"`
 	Writer      string   `json:"writer,omitempty" doc:"whose requests it takes"`
 	Actions     int      `json:"actions,omitempty" doc:"of a savepoint: how many are before it"`
-	// Delivery is not told by plan.get and plan.resume.
+	// Delivery is not told by plan.get and plan.resume, which say it of each act.
 	Delivery *Delivery `json:"delivery,omitempty" doc:"of a committed plan, in plan.wait and plan.commit: what became of the acts that were staged"`
 
 	whole bool // all of it is being undone, and it is not open again afterwards
@@ -95,7 +95,8 @@ type Acts struct {
 	Key         string          `json:"key"`
 	Sequence    int             `json:"sequence"`
 	Outcome     string          `json:"outcome" enum:"completed,failed,in_doubt,unknown"`
-	Staged      bool            `json:"staged,omitempty" doc:"a worker makes it once the plan is committed: outcome says nothing of that, and plan.wait with delivered does"`
+	Staged      bool            `json:"staged,omitempty" doc:"a worker makes it once the plan is committed: of that delivery tells, and outcome does not"`
+	Delivery    string          `json:"delivery,omitempty" enum:"staged,delivering,delivered,dropped,owner" doc:"of a staged act, what became of it. staged: the plan is not committed. owner: it waits for the owner's word, or has it"`
 	Code        string          `json:"code,omitempty"`
 	Message     string          `json:"message,omitempty"`
 	Output      json.RawMessage `json:"output,omitempty" doc:"sealed values stay sealed"`
@@ -117,7 +118,7 @@ type Given struct {
 	Verdict  string `json:"verdict"`
 	Sequence int    `json:"sequence" doc:"of the record"`
 	State    string `json:"state" doc:"of the plan now"`
-	Note     string `json:"note,omitempty" doc:"that the plan is committed, where the verdict has undone nothing"`
+	Note     string `json:"note,omitempty" doc:"that the plan is committed, where the verdict has undone nothing, and what became of a staged act"`
 	UndoneAs string `json:"undone_as,omitempty" doc:"of a committed plan: the plan that undoes it"`
 }
 

@@ -121,9 +121,9 @@ func TestBlobsOfOthersStayOut(t *testing.T) {
 		{http.MethodPut, "tripper", "p", digestOf(value), large, 422, "blob.bytes"},
 		{http.MethodPut, "tripper", "none", digestOf(value), bytes.NewReader(value), 422, "plan"},
 		{http.MethodPut, "other", "p", digestOf(value), bytes.NewReader(value), 422, "plan"},
-		{http.MethodPut, "scanner", "p", digestOf(value), bytes.NewReader(value), 403, "name"},
+		{http.MethodPut, "scanner", "p", digestOf(value), bytes.NewReader(value), 403, "verb"},
 		{http.MethodGet, "other", "p", read.Digest, nil, 422, "plan"},
-		{http.MethodGet, "scanner", "p", read.Digest, nil, 403, "name"},
+		{http.MethodGet, "scanner", "p", read.Digest, nil, 403, "verb"},
 		{http.MethodGet, "tripper", "p", strings.Repeat("0", 64), nil, 404, "blob"},
 	} {
 		status, answer := l.blob(c.method, c.user, c.plan, c.digest, c.body)

@@ -230,9 +230,11 @@ func unauthorized(r *http.Request, err error) *Error {
 	return e
 }
 
-func forbidden(problem string) *Error {
-	return &Error{Status: http.StatusForbidden, Code: "forbidden", Field: "name", Problem: problem,
-		Want: "the tenant and the name of the user, and a verb of its role", Stored: StoredNothing}
+// forbidden is the refusal of a request that its user, or what it came from, may not make: field is
+// the part of its address that is wrong.
+func forbidden(field, problem, want string) *Error {
+	return &Error{Status: http.StatusForbidden, Code: "forbidden", Field: field, Problem: problem,
+		Want: want, Stored: StoredNothing}
 }
 
 // isJSON refuses what a page of another site could send without being asked.
@@ -270,11 +272,29 @@ func (w *Web) allowed(r *http.Request, who Caller, verb string) error {
 	if err != nil {
 		return unauthorized(r, err)
 	}
-	if !u.Publishes(api.DoorSubject(who.Tenant, who.Name, verb)) {
-		return forbidden(fmt.Sprintf("user %s of tenant %s, with role %s, may not ask %s as %s of "+
-			"tenant %s", u.Name, u.Tenant, u.Role, clip(verb), clip(who.Name), clip(who.Tenant)))
+	if u.Publishes(api.DoorSubject(who.Tenant, who.Name, verb)) {
+		return nil
 	}
-	return nil
+	problem := fmt.Sprintf("user %s of tenant %s, with role %s, may not ask %s as %s of tenant %s",
+		u.Name, u.Tenant, u.Role, clip(verb), clip(who.Name), clip(who.Tenant))
+	switch {
+	case u.Tenant != who.Tenant:
+		return forbidden("tenant", problem, u.Tenant)
+	case u.Name != who.Name:
+		return forbidden("name", problem, u.Name)
+	}
+	return forbidden("verb", problem, verbsOf(u))
+}
+
+// verbsOf says which verbs a user may ask for.
+func verbsOf(u access.User) string {
+	var own []string
+	for _, v := range Verbs() {
+		if u.Publishes(api.DoorSubject(u.Tenant, u.Name, v.Name)) {
+			own = append(own, v.Name)
+		}
+	}
+	return "a verb of its role: " + strings.Join(own, ", ")
 }
 
 // local refuses what names another host where no one is asked who they are: a page whose name is
@@ -285,7 +305,7 @@ func local(r *http.Request) error {
 		name = only
 	}
 	if name = strings.Trim(name, "[]"); net.ParseIP(name) == nil && name != "localhost" {
-		return forbidden("it does not answer to " + clip(name))
+		return forbidden("host", "it does not answer to "+clip(name), "localhost, or an IP address")
 	}
 	return nil
 }

@@ -72,6 +72,8 @@ func contracts() []contract.Contract {
 		{Capability: "page.read", Class: contract.Effectless},
 		{Capability: "note.post", Class: contract.Irreversible, Deliver: &contract.Deliver{
 			With: map[string]any{"to": "=input.to"}, Dedupe: time.Hour}},
+		{Capability: "sum.send", Class: contract.Irreversible, Deliver: &contract.Deliver{
+			With: map[string]any{"to": "=actions[\"none\"].output.id", "sum": "=int(input.sum)"}, Dedupe: time.Hour}},
 		{Capability: "letter.post", Class: contract.Irreversible, Stage: contract.StageCommit,
 			Deliver: &contract.Deliver{With: map[string]any{"to": "=input.to"}, Dedupe: time.Hour}},
 	}

@@ -113,7 +113,7 @@ func foreign(info, tenant string) error {
 		err = errors.New("the account is another tenant's")
 	}
 	if err != nil {
-		return forbidden(err.Error())
+		return forbidden("tenant", err.Error(), "a connection of the account of tenant "+tenant)
 	}
 	return nil
 }

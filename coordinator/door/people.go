@@ -163,7 +163,7 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 		return Given{}, ledger.Refuse("scope", "given for what undoes nothing",
 			"none, or verdict block or redirect")
 	}
-	if q.Verdict != verdictAllow && q.Reason == "" {
+	if q.Verdict != verdictAllow && ledger.IsBlank(q.Reason) {
 		return Given{}, ledger.Refuse("reason", "none, of what keeps an action from being done",
 			"why, or what to do instead: the agent is told")
 	}
@@ -191,10 +191,23 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 	given := Given{Plan: q.Plan, Action: q.Action, Verdict: q.Verdict, Sequence: int(sequence),
 		State: answer.State, UndoneAs: answer.UndoneAs}
 	if q.Verdict != verdictAllow && answer.State == ledger.StateCommitted && answer.UndoneAs == "" {
-		given.Note = fmt.Sprintf("plan %s is committed, and the verdict has undone nothing: "+
-			"action %s has nothing to undo", q.Plan, q.Action)
+		given.Note = committedNote(q, answer)
 	}
 	return given, nil
+}
+
+// committedNote says what a block of an action of a committed plan does, where no plan undoes it.
+func committedNote(q *Give, answer api.OutcomeAnswer) string {
+	switch answer.Undo {
+	case ledger.StateDelivering:
+		return fmt.Sprintf("plan %s is committed, and the verdict stops its deliveries: what was not "+
+			"sent is dropped, and what was is waited for", q.Plan)
+	case "dropped":
+		return fmt.Sprintf("plan %s is committed, and action %s was dropped: nothing was sent for it",
+			q.Plan, q.Action)
+	}
+	return fmt.Sprintf("plan %s is committed, and the verdict has undone nothing: action %s has "+
+		"nothing to undo", q.Plan, q.Action)
 }
 
 // notJudged is why the fold has refused a verdict, with the field that is wrong.

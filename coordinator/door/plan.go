@@ -421,7 +421,7 @@ func (d *Door) undoneIn(ctx context.Context, who Caller, id string, h api.Histor
 	found := map[string]bool{}
 	for _, past := range h.Actions {
 		found[past.Action] = past.Undone
-		if !ledger.ValidToken(id) {
+		if !ledger.ValidToken(id) && !delivers(id) {
 			found[past.Action] = isUndone(past)
 		}
 	}
@@ -439,6 +439,26 @@ func (d *Door) undoneIn(ctx context.Context, who Caller, id string, h api.Histor
 func isUndone(past api.PastAction) bool {
 	return past.Undo == ledger.StateCompensated ||
 		past.Undo == ledger.StateResolved && past.Resolution == "done"
+}
+
+// delivers reports whether a plan is one that the executor has made to deliver what is staged.
+func delivers(id string) bool { return strings.HasSuffix(id, "~0") }
+
+// deliveryOf says what became of an act that is staged in a plan, or that the plan delivers, by the
+// names of a Delivery; "": the plan is one that undoes another, or the host has an earlier version.
+func deliveryOf(id, state string, past api.PastAction) string {
+	switch {
+	case past.Undo == "", !ledger.ValidToken(id) && !delivers(id):
+		return ""
+	case slices.Contains([]string{"staged", ledger.StateDelivering, ledger.StateDelivered, "dropped"},
+		past.Undo):
+		return past.Undo
+	case past.Undo == ledger.StateQuarantined, past.Undo == ledger.StateResolved:
+		return "owner"
+	case delivers(id) && state != ledger.StateResolved:
+		return ledger.StateDelivering
+	}
+	return "dropped" // its owner has left it as it is
 }
 
 func planOf(who Caller, id string, h api.HistoryAnswer, undone map[string]bool) (Plan, error) {
@@ -474,6 +494,9 @@ func planOf(who Caller, id string, h api.HistoryAnswer, undone map[string]bool) 
 			Key:    ledger.Key(who.Tenant, origin, past.Action, ledger.PurposeDo),
 			Code:   past.Code, Message: past.Message, Output: json.RawMessage(past.Output),
 			ExternalRef: past.ExternalRef, Verdict: past.Verdict, Undone: undone[past.Action]})
+		if act := &p.Acts[len(p.Acts)-1]; act.Staged {
+			act.Delivery = deliveryOf(id, h.State, past)
+		}
 	}
 	return p, nil
 }

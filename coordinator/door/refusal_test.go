@@ -169,6 +169,7 @@ var byHand = []wrong{
 	{"", "plan.deadline", `{"plan":"open","deadline":"-2h","reason":"r","follows":1}`, 422, "deadline"},
 	{"", "plan.deadline", `{"plan":"open","deadline_at":"2600-01-01T00:00:00Z","reason":"r","follows":1}`, 422, "deadline_at"},
 	{"", "plan.deadline", `{"plan":"open","deadline":"2h","reason":"","follows":1}`, 422, "reason"},
+	{"", "plan.deadline", `{"plan":"open","deadline":"2h","reason":"  ","follows":1}`, 422, "reason"},
 	{"", "plan.deadline", `{"plan":"open","deadline":"2h","reason":"r","follows":0}`, 422, "follows"},
 	{"", "plan.deadline", `{"plan":"open","deadline":"2h","reason":"r","follows":2000000}`, 422, "follows"},
 	{"", "plan.deadline", `{"plan":"open","deadline":"2h","reason":"r","follows":1}`, 422, "follows"},
@@ -200,6 +201,7 @@ var byHand = []wrong{
 	{"", "verdict.give", `{"plan":"none","action":"run","verdict":"block","reason":"no"}`, 422, "plan"},
 	{"", "verdict.give", `{"plan":"open","action":"run","verdict":"block","scope":"tenant"}`, 422, "scope"},
 	{"", "verdict.give", `{"plan":"open","action":"run","verdict":"block"}`, 422, "reason"},
+	{"", "verdict.give", `{"plan":"open","action":"run","verdict":"redirect","reason":" \t\n"}`, 422, "reason"},
 	{"", "verdict.give", `{"plan":"open","action":"run","verdict":"redirect"}`, 422, "reason"},
 	{"", "verdict.give", `{"plan":"open","action":"run","verdict":"allow","scope":"plan"}`, 422, "scope"},
 	{"", "plan.preview", `{"plan":"open","action":"nobody"}`, 422, "action"},
@@ -314,21 +316,28 @@ func TestAnAgentActsOnlyAsItself(t *testing.T) {
 	for _, c := range []struct {
 		token, path string
 		status      int
+		field       string
 	}{
-		{token, "/v1/default/other/plan.begin", 403}, {token, "/v1/second/tripper/plan.begin", 403},
-		{token, "/v1/second/far/plan.begin", 403}, {token, "/v1/default/tripper/fact.put", 403},
-		{token, "/v1/default/tripper/verdict.give", 403}, {token, "/v1/default/tripper/review.list", 403},
-		{token, "/v1/default/boss/verdict.give", 403}, {token, "/v1/default/scanner/fact.put", 403},
-		{l.token("scanner"), "/v1/default/scanner/plan.begin", 403}, {l.token("boss"), "/v1/default/boss/plan.begin", 403},
-		{l.token("reader"), "/v1/default/reader/plan.get", 401}, {l.token("far"), "/v1/default/far/plan.begin", 403},
-		{l.token("w1"), "/v1/default/w1/plan.begin", 401}, {"", "/v1/default/tripper/plan.begin", 401},
-		{"x", "/v1/default/tripper/plan.begin", 401}, {token[:len(token)-4] + "AAAA", "/v1/default/tripper/plan.begin", 401},
-		{"sbt1_.", "/v1/default/tripper/plan.begin", 401}, {token, "/v1/default/tripper/plan.nothing", 404},
-		{token, "/v1/default/tripper", 404}, {token, "/v1/../tripper/plan.begin", 404},
+		{token, "/v1/default/other/plan.begin", 403, "name"}, {token, "/v1/second/tripper/plan.begin", 403, "tenant"},
+		{token, "/v1/second/far/plan.begin", 403, "tenant"}, {token, "/v1/default/tripper/fact.put", 403, "verb"},
+		{token, "/v1/default/tripper/verdict.give", 403, "verb"}, {token, "/v1/default/tripper/review.list", 403, "verb"},
+		{token, "/v1/default/boss/verdict.give", 403, "name"}, {token, "/v1/default/scanner/fact.put", 403, "name"},
+		{l.token("scanner"), "/v1/default/scanner/plan.begin", 403, "verb"},
+		{l.token("boss"), "/v1/default/boss/plan.begin", 403, "verb"},
+		{l.token("reader"), "/v1/default/reader/plan.get", 401, "authorization"},
+		{l.token("far"), "/v1/default/far/plan.begin", 403, "tenant"},
+		{l.token("w1"), "/v1/default/w1/plan.begin", 401, "authorization"},
+		{"", "/v1/default/tripper/plan.begin", 401, "authorization"},
+		{"x", "/v1/default/tripper/plan.begin", 401, "authorization"},
+		{token[:len(token)-4] + "AAAA", "/v1/default/tripper/plan.begin", 401, "authorization"},
+		{"sbt1_.", "/v1/default/tripper/plan.begin", 401, "authorization"},
+		{token, "/v1/default/tripper/plan.nothing", 404, "verb"},
+		{token, "/v1/default/tripper", 404, ""}, {token, "/v1/../tripper/plan.begin", 404, ""},
 	} {
 		status, answer := l.send(c.token, c.path, "application/json", begin)
-		if status != c.status {
-			t.Errorf("%s: %d %v, want %d", c.path, status, answer, c.status)
+		e, _ := answer["error"].(map[string]any)
+		if field, _ := e["field"].(string); status != c.status || field != c.field || e["want"] == nil {
+			t.Errorf("%s: %d %v, want %d with field %q", c.path, status, answer, c.status, c.field)
 		}
 	}
 	if status, _ := l.send(token, "/v1/default/tripper/plan.begin", "text/plain", begin); status != 422 {

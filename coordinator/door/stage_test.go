@@ -5,6 +5,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/sagenbaum/sagenbaum/coordinator/door"
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 const (
@@ -48,9 +51,13 @@ func TestWhatIsStagedIsMadeOnceThePlanIsCommitted(t *testing.T) {
 	again("at once")
 	l.crash()
 	again("after a crash")
-	if p := l.good(l.post, "tripper", "plan.get", `{"plan":"p"}`); !actIsStaged(p, 0) || !actIsStaged(p, 1) {
-		t.Errorf("plan.get: %v", p)
+	became := func(plan, want string) {
+		t.Helper()
+		if p := l.good(l.post, "tripper", "plan.get", `{"plan":"`+plan+`"}`); !actIs(p, 0, want) || !actIs(p, 1, want) {
+			t.Errorf("plan.get of %s, where the acts are %s: %v", plan, want, p)
+		}
 	}
+	became("p", "staged")
 	s := l.good(l.post, "tripper", "plan.commit", `{"plan":"p"}`)
 	if s["state"] != "committed" {
 		t.Errorf("committed: %v", s)
@@ -59,25 +66,30 @@ func TestWhatIsStagedIsMadeOnceThePlanIsCommitted(t *testing.T) {
 	if d := deliveryOf(s); s["ended"] != true || d["state"] != "delivering" || d["plan"] != "p~0" {
 		t.Errorf("while it is delivered: %v", s)
 	}
+	became("p", "delivering")
+	became("p~0", "delivering")
 	close(l.hold)
 	s = l.good(l.post, "tripper", "plan.wait", `{"plan":"p","delivered":true,"wait":"60s"}`)
 	d := deliveryOf(s)
 	if d["state"] != "delivered" || !reflect.DeepEqual(d["delivered"], []any{"note", "letter"}) {
 		t.Errorf("delivered: %v", s)
 	}
+	became("p", "delivered")
+	became("p~0", "delivered")
 	want := []string{`note {"to":"ann"}`, `letter {"to":"bob"}`}
 	if got := l.undos("p~0"); !reflect.DeepEqual(got, want) {
 		t.Errorf("sent %q, want %q", got, want)
 	}
 }
 
-func actIsStaged(plan map[string]any, i int) bool {
+// actIs reports whether an act is staged, and what became of it is said.
+func actIs(plan map[string]any, i int, became string) bool {
 	acts, _ := plan["acts"].([]any)
 	if len(acts) <= i {
 		return false
 	}
 	act, _ := acts[i].(map[string]any)
-	return act["staged"] == true && act["outcome"] == "unknown"
+	return act["staged"] == true && act["delivery"] == became && act["undone"] == nil
 }
 
 func deliveryOf(state map[string]any) map[string]any {
@@ -95,6 +107,9 @@ func TestWhatIsStagedInAPlanThatFailsIsNotMade(t *testing.T) {
 	s := l.good(l.post, "tripper", "plan.wait", `{"plan":"p","delivered":true}`)
 	if s["state"] != "failed" || s["delivery"] != nil || len(l.undos("p~0")) > 0 {
 		t.Errorf("failed: %v, and sent %q", s, l.undos("p~0"))
+	}
+	if p := l.good(l.post, "tripper", "plan.get", `{"plan":"p"}`); !actIs(p, 0, "dropped") {
+		t.Errorf("plan.get: %v", p)
 	}
 	l.refused(l.post, "tripper", "plan.act", strings.Replace(stagedNote, "note\"", "late\"", 1), 409, "")
 }
@@ -119,6 +134,7 @@ func TestWhatMayNotBeStagedIsRefusedByItsField(t *testing.T) {
 		{"plan.act", `"capability":"note.post","input":{"to":"a"},"stage":true,"pivot":true`, 422, "pivot"},
 		{"plan.act", `"capability":"note.post","stage":true,"after":["none"],"input":{"to":"a"}`, 422, "after[0]"},
 		{"plan.act", `"capability":"page.read","after":["note"]`, 422, "after[0]"},
+		{"plan.act", `"capability":"sum.send","stage":true,"input":{"sum":"x"}`, 422, "contract[sum.send].deliver.with.sum"},
 	} {
 		e := l.refused(l.post, "tripper", c.verb, `{"plan":"p","action":"x",`+c.of+`}`, c.status, c.field)
 		if want, _ := e["want"].(string); strings.Contains(want, "Plan.Stage") || want == "" {
@@ -127,6 +143,46 @@ func TestWhatMayNotBeStagedIsRefusedByItsField(t *testing.T) {
 	}
 	if after := l.records(); !reflect.DeepEqual(after, before) {
 		t.Errorf("stored %v, and before %v", after, before)
+	}
+	for action, input := range map[string]string{"good": `{"sum":1}`, "none": `{}`} { // what is not there is null
+		l.good(l.post, "tripper", "plan.act",
+			`{"plan":"p","action":"`+action+`","capability":"sum.send","stage":true,"input":`+input+`}`)
+	}
+}
+
+// TestABlockOfWhatIsBeingDelivered says that it stops the deliveries, and not that it has done nothing.
+func TestABlockOfWhatIsBeingDelivered(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.hold = make(chan struct{})
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	l.good(l.post, "tripper", "plan.act", stagedNote)
+	l.good(l.post, "tripper", "plan.act", stagedLetter)
+	l.good(l.post, "tripper", "plan.commit", `{"plan":"p"}`)
+	given := l.good(l.post, "boss", "verdict.give", `{"plan":"p","action":"letter","verdict":"block","reason":"no"}`)
+	if note, _ := given["note"].(string); !strings.Contains(note, "deliveries") && !strings.Contains(note, "dropped") {
+		t.Errorf("%v", given)
+	}
+	close(l.hold)
+	s := l.good(l.post, "tripper", "plan.wait", `{"plan":"p","delivered":true,"wait":"60s"}`)
+	if d := deliveryOf(s); !reflect.DeepEqual(d["dropped"], []any{"letter"}) {
+		t.Errorf("%v", s)
+	}
+}
+
+// TestWhatBecameOfAStagedAct is said by the names of a delivery, in the plan and in the one that
+// delivers it; of what undoes a plan nothing is said.
+func TestWhatBecameOfAStagedAct(t *testing.T) {
+	for _, c := range []struct{ plan, state, undo, want string }{
+		{"p", "open", "staged", "staged"}, {"p", "committed", "quarantined", "owner"},
+		{"p", "committed", "resolved", "owner"}, {"p", "committed", "owed", "dropped"},
+		{"p~0", "delivering", "owed", "delivering"}, {"p~0", "quarantined", "owed", "delivering"},
+		{"p~0", "resolved", "owed", "dropped"}, {"p~0", "delivered", "delivered", "delivered"},
+		{"p~1", "compensated", "skipped", ""}, {"p", "committed", "", ""},
+	} {
+		if got := door.DeliveryOf(c.plan, c.state, api.PastAction{Undo: c.undo}); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
 	}
 }
 

@@ -81,6 +81,12 @@ class Plans(unittest.TestCase):
         self.assertEqual(outcomes, ["in_doubt"] * 3)
         p.fail("half \ud83d".encode("utf-8", "replace").decode())
 
+    def test_a_commit_that_waits_for_nothing_that_is_named_says_no_more(self):
+        doubts = [{"action": "a", "waits": "x"}, {"action": "b", "waits": "y"}]
+        self.assertEqual(str(CommitWaits({"plan": "p", "doubts": doubts})), "the commit of p waits for a, b")
+        for none in ({"plan": "p"}, {"plan": "p", "doubts": []}):
+            self.assertEqual(str(CommitWaits(none)), "the commit of p waits")
+
     def test_undone_on_an_exception(self):
         with self.assertRaises(KeyError):
             with sb.plan(id="py-bad") as p:

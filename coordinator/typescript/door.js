@@ -60,7 +60,8 @@ export class Blocked extends Recorded {}
 /** The commit is stored and waits: it is not known of some actions whether they happened. */
 export class CommitWaits extends Error {
   constructor(state) {
-    super(`the commit of ${state.plan} waits for ${(state.doubts ?? []).map((d) => d.action).join(", ")}`);
+    const named = (state.doubts ?? []).map((d) => d.action).join(", ");
+    super(`the commit of ${state.plan} waits${named && ` for ${named}`}`);
     this.name = "CommitWaits";
     this.doubts = state.doubts ?? [];
   }

@@ -78,7 +78,8 @@ export interface Act {
   key: string;
   sequence: number;
   outcome: "completed" | "failed" | "in_doubt" | "unknown";
-  staged?: boolean; // a worker makes it once the plan is committed: delivered() tells what became of it
+  staged?: boolean; // a worker makes it once the plan is committed: delivery tells of that, and not outcome
+  delivery?: "staged" | "delivering" | "delivered" | "dropped" | "owner"; // of a staged act: what became of it
   code?: string;
   message?: string;
   output?: unknown;

@@ -31,6 +31,14 @@ test("a plan is committed when its function returns, and each tool is called onc
   assert.deepEqual([plan.state, plan.acts.length], ["committed", 3]);
 });
 
+test("a commit that waits for nothing that is named says no more than that", () => {
+  const doubts = [{ action: "a", waits: "x" }, { action: "b", waits: "y" }];
+  assert.equal(new CommitWaits({ plan: "p", doubts }).message, "the commit of p waits for a, b");
+  for (const none of [{ plan: "p" }, { plan: "p", doubts: [] }]) {
+    assert.equal(new CommitWaits(none).message, "the commit of p waits");
+  }
+});
+
 test("a tool takes its input, and a signal, and nothing else of what a framework gives it", async () => {
   const p = await sb.begin({ id: "js-tool" });
   const own = new AbortController(), late = new AbortController();

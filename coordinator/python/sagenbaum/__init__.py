@@ -52,7 +52,7 @@ class CommitWaits(Exception):
     def __init__(self, state: dict[str, Any]):
         self.doubts: list[dict[str, Any]] = state.get("doubts", [])
         named = ", ".join(d["action"] for d in self.doubts)
-        super().__init__(f"the commit of {state['plan']} waits for {named}")
+        super().__init__(f"the commit of {state['plan']} waits" + (f" for {named}" if named else ""))
 
 
 def _plain(value: Any) -> Any:
