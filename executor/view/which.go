@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,24 @@ func Which(text string, has func(id string) bool, named func(number int) string)
 	}
 	return "", ledger.Refuse("action", fmt.Sprintf("%s is the id of an action, and the number of "+
 		"action %s", text, numbered), api.IDPrefix+text+" or "+api.NumberPrefix+text)
+}
+
+// Find is Which of the actions of a plan that are shown. at is the place of the action among them;
+// -1: its record was refused, or there is no such one.
+func Find(plan api.Plan, text string) (id string, at int, err error) {
+	called := func(id string) int {
+		return slices.IndexFunc(plan.Actions, func(a api.Action) bool { return a.Action == id })
+	}
+	has := func(id string) bool { return called(id) >= 0 || slices.Contains(plan.Orphans, id) }
+	id, err = Which(text, has, func(number int) string {
+		for _, a := range plan.Actions {
+			if a.Number == number {
+				return a.Action
+			}
+		}
+		return ""
+	})
+	return id, called(id), err
 }
 
 // which is the action of a plan that a question of people is about; nil: it has no such one. The

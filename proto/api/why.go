@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -22,6 +23,16 @@ const (
 
 // ByID names an action by its id alone, as programs do.
 func ByID(id string) string { return IDPrefix + id }
+
+// ActionArg names an action in a command, or in an address for people, by its id, with IDPrefix
+// where it reads as a number that is not the action's own, and may be another one's. number is 0
+// where it is not known.
+func ActionArg(id string, number int) string {
+	if _, err := strconv.Atoi(id); err == nil && id != strconv.Itoa(number) {
+		return ByID(id)
+	}
+	return id
+}
 
 // WhyAnswer answers plan.why.
 type WhyAnswer struct {

@@ -100,7 +100,7 @@ var layers = map[string][]string{
 		"executor/turn", "executor/host/pause", "executor/host/store"},
 	"executor/host/webclient": {},
 	"executor/host/console": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/jetstream", "ledger/seal",
-		"executor", "executor/host/ask", "executor/host/tiles",
+		"executor", "executor/view", "executor/host/ask", "executor/host/tiles",
 		"executor/host/console/access", "executor/host/console/web", "ledger/access/tries"},
 	"executor/host/console/access": {"ledger", "ledger/access", "ledger/access/tries", "executor/host/webclient"},
 	"executor/host/console/web":    {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/seal", "executor"},

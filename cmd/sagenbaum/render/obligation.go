@@ -100,22 +100,11 @@ func CapabilityOf(a api.Action) string {
 // are the numbers of other actions.
 func FindAction(plan api.Plan, text string) (api.Action, error) {
 	next := "sagenbaum plan tree " + plan.Plan
-	at := func(id string) int {
-		return slices.IndexFunc(plan.Actions, func(a api.Action) bool { return a.Action == id })
-	}
-	has := func(id string) bool { return at(id) >= 0 || slices.Contains(plan.Orphans, id) }
 	known := slices.Clone(plan.Orphans)
 	for _, a := range plan.Actions {
 		known = append(known, NumberText(a))
 	}
-	id, err := view.Which(text, has, func(number int) string {
-		for _, a := range plan.Actions {
-			if a.Number == number {
-				return a.Action
-			}
-		}
-		return ""
-	})
+	id, at, err := view.Find(plan, text)
 	_, noNumber := strconv.Atoi(text)
 	switch {
 	case err != nil:
@@ -126,19 +115,14 @@ func FindAction(plan api.Plan, text string) (api.Action, error) {
 	case id == "":
 		return api.Action{}, cli.Fail(cli.ExitFailed, next, "plan %s has no action %q; it has %s",
 			plan.Plan, text, cli.Dash(cli.Clip(strings.Join(known, ", "), 200)))
-	case at(id) < 0:
+	case at < 0:
 		return Orphan(id), nil
 	}
-	return plan.Actions[at(id)], nil
+	return plan.Actions[at], nil
 }
 
 // ActionArg names an action in a command: by its id, which says so where it is a number.
-func ActionArg(a api.Action) string {
-	if _, err := strconv.Atoi(a.Action); err == nil && a.Action != strconv.Itoa(a.Number) {
-		return api.ByID(a.Action)
-	}
-	return a.Action
-}
+func ActionArg(a api.Action) string { return api.ActionArg(a.Action, a.Number) }
 
 // NumberText is the number of an action, and its id where that is another one.
 func NumberText(a api.Action) string {

@@ -60,8 +60,8 @@ func TestAVerdictFromTheConsole(t *testing.T) {
 	if one, two := strings.Index(page, "one"), strings.Index(page, "two"); one < 0 || two < one {
 		t.Errorf("the inbox has not one before two:\n%s", page)
 	}
-	if _, page = v.get("/t/default/verdicts?capability=git.commit"); strings.Contains(page, "verdicts/p1/2") ||
-		!strings.Contains(page, "verdicts/p1/3") {
+	if _, page = v.get("/t/default/verdicts?capability=git.commit"); strings.Contains(page, "verdicts/p1/one") ||
+		!strings.Contains(page, "verdicts/p1/two") {
 		t.Errorf("of git.commit alone:\n%s", page)
 	}
 	if _, page = v.get("/t/default/plans/p1"); !strings.Contains(page, "a verdict since") {
@@ -100,27 +100,38 @@ func TestAVerdictFromTheConsole(t *testing.T) {
 	}
 }
 
-// TestAnActionIsFoundByItsNumber: also where the agent has given another one that number as its id.
-func TestAnActionIsFoundByItsNumber(t *testing.T) {
+// TestAPageNamesOneAction where the agent has given each of two actions the number of the other one as
+// its id: pages lead to the action that they show, and an address that may mean both is refused.
+func TestAPageNamesOneAction(t *testing.T) {
 	s := newStage(t, nil)
 	p := s.begin(s.coder, coordinator.PlanSpec{ID: "p1"})
-	hides := s.waits(p, "git.commit", "2")
+	first := s.waits(p, "git.commit", "2")
 	s.waiting(1)
-	hidden := s.waits(p, "git.push", "1")
+	second := s.waits(p, "git.push", "1")
 	s.waiting(2)
 	v := visit(t, s)
 	csrf := v.signIn()
-	if _, page := v.get("/t/default/verdicts/p1/2"); !strings.Contains(page, "git.push.delete") {
-		t.Errorf("the page of action number 2:\n%s", page)
+	if _, page := v.get("/t/default/verdicts"); !strings.Contains(page, "verdicts/p1/id:1") ||
+		!strings.Contains(page, "verdicts/p1/id:2") {
+		t.Errorf("the inbox:\n%s", page)
+	}
+	for address, want := range map[string]string{"id:1": "git.push.delete", "number:2": "git.push.delete",
+		"2": "id:2 or number:2"} {
+		if _, page := v.get("/t/default/verdicts/p1/" + address); !strings.Contains(page, want) {
+			t.Errorf("the page of action %s:\n%s", address, page)
+		}
 	}
 	form := url.Values{"csrf": {csrf}, "as": {"block"}, "reason": {"not on a Friday"}, "token": {token}}
-	for number, done := range map[string]<-chan error{"2": hidden, "1": hides} {
-		if answer, page := v.post("/t/default/verdicts/p1/"+number, form); answer.StatusCode != http.StatusSeeOther {
+	if answer, page := v.post("/t/default/verdicts/p1/2", form); answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("%s\n%s", answer.Status, page)
+	}
+	for address, done := range map[string]<-chan error{"id:1": second, "number:1": first} {
+		if answer, page := v.post("/t/default/verdicts/p1/"+address, form); answer.StatusCode != http.StatusSeeOther {
 			t.Fatalf("%s\n%s", answer.Status, page)
 		}
 		var verdict *coordinator.Verdict
 		if err := <-done; !errors.As(err, &verdict) {
-			t.Errorf("action number %s: %v", number, err)
+			t.Errorf("action %s: %v", address, err)
 		}
 	}
 }

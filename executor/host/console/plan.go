@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/console/web"
+	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/seal"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -110,23 +111,19 @@ func orphan(id string) api.Action {
 	return api.Action{Action: id, Undo: undoQuarantined, Note: whyOrphan}
 }
 
-// findAction finds an action by its number or, where no action has that number, its id: pages link
-// by number, and an agent may give an action the number of another one as its id.
+// findAction finds the action that the address of a page names.
 func findAction(plan api.Plan, name string) (api.Action, error) {
-	numbered := func(a api.Action) bool { return strconv.Itoa(a.Number) == name }
-	called := func(a api.Action) bool { return a.Action == name }
-	if i := slices.IndexFunc(plan.Actions, numbered); i >= 0 {
-		return plan.Actions[i], nil
+	switch id, at, err := view.Find(plan, name); {
+	case err != nil:
+		return api.Action{}, refusal(err)
+	case id == "":
+		return api.Action{}, failed(http.StatusNotFound, "Look at the plan's actions.",
+			"plan %s has no action %q", plan.Plan, name)
+	case at < 0:
+		return orphan(id), nil
+	default:
+		return plan.Actions[at], nil
 	}
-	if slices.Contains(plan.Orphans, name) {
-		return orphan(name), nil
-	}
-	if i := slices.IndexFunc(plan.Actions, called); i >= 0 {
-		return plan.Actions[i], nil
-	}
-	return api.Action{}, failed(
-		http.StatusNotFound, "Look at the plan's actions.", "plan %s has no action %q", plan.Plan, name,
-	)
 }
 
 // obligation is one quarantined action in full, and the form that answers it.

@@ -67,10 +67,10 @@ func chatFacts(page api.Page) (title string, facts [][2]string, command string) 
 	switch page.Kind {
 	case api.PageQuarantined:
 		title, command = "An undo waits for its owner", "sagenbaum quarantine show "+page.Plan+" "+
-			page.Action+tenant
+			api.ActionArg(page.Action, 0)+tenant
 	case api.PageCommitWaits:
 		title, command = "A commit waits for its owner", "sagenbaum quarantine show "+page.Plan+" "+
-			page.Action+tenant
+			api.ActionArg(page.Action, 0)+tenant
 	case api.PageActClaimed:
 		title, command = "A refused record claims an act", "sagenbaum plan show "+page.Plan+tenant
 	case api.PageWindowClosing:
@@ -80,7 +80,7 @@ func chatFacts(page api.Page) (title string, facts [][2]string, command string) 
 			page.Plan+tenant
 	case api.PageVerdictWanted:
 		title, command = "An action waits for a verdict", "sagenbaum review show "+page.Plan+" "+
-			page.Action+tenant
+			api.ActionArg(page.Action, 0)+tenant
 	case api.PageStuckWorker:
 		title, command = "An undo finds no end", "sagenbaum status"+tenant
 	case api.PageClockGuard:

@@ -156,7 +156,7 @@ func TestChatMessagesShowTextsAsTexts(t *testing.T) {
 		}
 	}
 	if !strings.Contains(slack, "&lt;!channel&gt;") || !strings.Contains(slack, "travel &amp; co") ||
-		!strings.Contains(slack, "sagenbaum quarantine show p 3 --tenant shops") {
+		!strings.Contains(slack, "sagenbaum quarantine show p id:3 --tenant shops") {
 		t.Errorf("slack has %s", slack)
 	}
 	var message struct {

@@ -42,7 +42,7 @@ func (b Obligation) body(p *Page) component {
 		out.markup("</div><div>")
 		if b.Action.Undo == "quarantined" && elsewhere(b.Action) {
 			out.markup("<section class=\"panel\"><h2>Answered elsewhere</h2><p class=\"none\">This act was staged. It waits for its owner in the plan that delivers it: <a href=\"")
-			out.link(p.href("quarantine", b.Plan.DeliveredAs, b.Action.Action))
+			out.link(p.obligation(b.Plan.DeliveredAs, b.Action.Action, 0))
 			out.markup("\">")
 			escaped(out, b.Plan.DeliveredAs)
 			out.markup("</a></p></section>")

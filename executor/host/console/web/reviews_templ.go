@@ -60,7 +60,7 @@ func (p *Page) review(r api.Review) component {
 		out.markup("<article class=\"row\">")
 		state("wanted")(out)
 		out.markup("<div class=\"grow\"><a class=\"plan\" href=\"")
-		out.link(p.href("verdicts", r.Plan, r.Number))
+		out.link(p.href("verdicts", r.Plan, api.ActionArg(r.Action, r.Number)))
 		out.markup("\"><span class=\"v name\">")
 		escaped(out, cmp.Or(r.Capability, r.Action))
 		out.markup("</span><span class=\"id\">")

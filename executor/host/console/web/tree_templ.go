@@ -29,9 +29,9 @@ func (t *Tree) tree(p *Page) component {
 			out.markup("</div></details>")
 			r.notes(p)(out)
 			if r.Undo == "quarantined" && elsewhere(r.Action) {
-				p.answerIt(t.Plan.DeliveredAs, r.Action.Action)(out)
+				p.answerIt(t.Plan.DeliveredAs, r.Action.Action, 0)(out)
 			} else if r.Undo == "quarantined" && r.Child == "" {
-				p.answerIt(t.Plan.Plan, r.Number)(out)
+				p.answerIt(t.Plan.Plan, r.Action.Action, r.Number)(out)
 			}
 			if r.Tree != nil {
 				out.markup("<div class=\"child\">")
@@ -56,7 +56,7 @@ func (t *Tree) tree(p *Page) component {
 			out.markup("</svg></svg></div><div class=\"what\"><p class=\"title\"><b class=\"v\">")
 			escaped(out, id)
 			out.markup("</b> <span class=\"state bad\">its record was refused</span></p>")
-			p.answerIt(t.Plan.Plan, id)(out)
+			p.answerIt(t.Plan.Plan, id, 0)(out)
 			out.markup("</div></li>")
 		}
 		out.markup("</ol>")
@@ -69,10 +69,10 @@ func (t *Tree) tree(p *Page) component {
 }
 
 //go:noinline
-func (p *Page) answerIt(plan string, action any) component {
+func (p *Page) answerIt(plan, action string, number int) component {
 	return func(out *out) {
 		out.markup("<p><a class=\"button small\" href=\"")
-		out.link(p.href("quarantine", plan, action))
+		out.link(p.obligation(plan, action, number))
 		out.markup("\">Answer this quarantine</a></p>")
 	}
 }

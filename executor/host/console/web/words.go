@@ -61,7 +61,8 @@ func (p *Page) unwindTo(plan, savepoint string) string {
 
 // unwindOf is the address of the preview of an unwind of an action and what came after it.
 func (p *Page) unwindOf(plan, action string) string {
-	return p.href("plans", plan, "preview") + "?" + url.Values{"action": {action}}.Encode()
+	return p.href("plans", plan, "preview") + "?" +
+		url.Values{"action": {api.ActionArg(action, 0)}}.Encode()
 }
 
 // partsMax bounds the actions that are offered to be undone.
@@ -297,9 +298,14 @@ func (q Quarantined) href(p *Page) string {
 	case q.Cut != nil:
 		return p.href("plans", q.Plan.Plan)
 	case q.Orphan != "":
-		return p.href("quarantine", q.Plan.Plan, q.Orphan)
+		return p.obligation(q.Plan.Plan, q.Orphan, 0)
 	}
-	return p.href("quarantine", q.Plan.Plan, q.Action.Number)
+	return p.obligation(q.Plan.Plan, q.Action.Action, q.Action.Number)
+}
+
+// obligation is the address of an action that waits for its owner, as api.ActionArg names it.
+func (p *Page) obligation(plan, action string, number int) string {
+	return p.href("quarantine", plan, api.ActionArg(action, number))
 }
 
 func (q Quarantined) name() string {
