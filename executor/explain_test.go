@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -261,6 +262,28 @@ func TestACompletedForwardWithoutLiftedFieldsIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// TestAPreviewNamesConditionsThatAreHeldForNothing: what they read was not lifted. One that is moot
+// since something else came is not named.
+func TestAPreviewNamesConditionsThatAreHeldForNothing(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open")
+	s.must(s.agent("p", pair("a", func(f *pb.ForwardRegistered, c *pb.CompensationRegistered) {
+		f.Lifted = []byte(`{"room":7}`)
+		c.Triggers = []*pb.Trigger{when("bounced", `facts["payment/" + string(action.order)].status == "bounced"`),
+			when("other", `action.room == 8`), when("held", `seen("x")`)}
+	})...))
+	s.must(s.agent("p", pair("b")...))
+	for action, want := range map[string]int{"": 1, "a": 1, "b": 0} {
+		shown, err := asOf(s, 0).Preview(api.PreviewQuery{Plan: "p", Action: action}, s.state.Meta().TimeNs)
+		if err != nil || len(shown.Unarmed) != want {
+			t.Errorf("of action %q: %+v, %v", action, shown.Unarmed, err)
+		} else if want > 0 && shown.Unarmed[0] != (api.Unarmed{Number: 1, Action: "a", Trigger: "bounced",
+			Reason: "action.order was not lifted from the input, which has no such field"}) {
+			t.Errorf("%+v", shown.Unarmed)
+		}
+	}
+}
+
 // TestExplainTellsAFactThatIsThereFromOneThatIsNot.
 func TestExplainTellsAFactThatIsThereFromOneThatIsNot(t *testing.T) {
 	s := newSchedule(t)
@@ -270,5 +293,20 @@ func TestExplainTellsAFactThatIsThereFromOneThatIsNot(t *testing.T) {
 	if len(l.Readings) != 2 || l.Readings[0].Present || !l.Readings[1].Present || l.Readings[1].Value != "" ||
 		l.Readings[1].Sequence == 0 {
 		t.Errorf("%+v", l.Readings)
+	}
+}
+
+// TestAHistoryAfterItsLastActionIsEmpty, whatever the number.
+func TestAHistoryAfterItsLastActionIsEmpty(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b b+")
+	for after, want := range map[uint32]int{0: 2, 1: 1, 2: 0, 3: 0, math.MaxUint32 - 1: 0, math.MaxUint32: 0} {
+		h := asOf(s, 0).History("a1", api.HistoryQuery{Plan: "p", After: after})
+		if len(h.Actions) != want || h.Next != 0 || h.State != "open" {
+			t.Errorf("after %d: %d actions, next %d", after, len(h.Actions), h.Next)
+		}
+	}
+	if h := asOf(s, 0).History("a1", api.HistoryQuery{Plan: "p", Limit: 1}); len(h.Actions) != 1 || h.Next != 1 {
+		t.Errorf("a page of one: %+v", h)
 	}
 }

@@ -235,6 +235,13 @@ func (r *scopeReader) verdict(name string) any {
 	}
 }
 
+// unlifted is what the text of a wait says between a name and the payload that was to have it.
+const unlifted = ", which was not lifted from the "
+
+// Unlifted says of one of the Waits, or of the MootWhy, of a Result what was not lifted, as
+// action.order, from the input or the output; ok is false where it is another one.
+func Unlifted(wait string) (name, from string, ok bool) { return strings.Cut(wait, unlifted) }
+
 // lifted reads a field of a lifted JSON object.
 func (r *scopeReader) lifted(decoded *ref.Val, raw []byte, root, field, from string) any {
 	if *decoded == nil {
@@ -253,8 +260,7 @@ func (r *scopeReader) lifted(decoded *ref.Val, raw []byte, root, field, from str
 			return value
 		}
 	}
-	return &absent{wait{kind: waitForever, name: root + "." + field +
-		", which was not lifted from the " + from}}
+	return &absent{wait{kind: waitForever, name: root + "." + field + unlifted + from}}
 }
 
 func label(labels map[string]string, root, field string) any {

@@ -43,9 +43,9 @@ func (r *Reader) History(agent string, q api.HistoryQuery) api.HistoryAnswer {
 	}
 	answer.State, answer.Reason, answer.Outstanding, _ = r.Outcome(p.ID)
 	list := newBatch[api.PastAction](q.Limit)
-	for n := q.After + 1; n <= p.Row.Actions; n++ {
-		if !list.add("", r.pastAction(p, p.Action(n))) {
-			answer.Next = n - 1
+	for n := q.After; n < p.Row.Actions; n++ {
+		if !list.add("", r.pastAction(p, p.Action(n+1))) {
+			answer.Next = n
 			break
 		}
 	}

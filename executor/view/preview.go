@@ -59,6 +59,7 @@ func (r *Reader) Preview(q api.PreviewQuery, nowNs int64) (api.Preview, error) {
 		shown.Steps = append(shown.Steps, r.stepOf(step, d.Stage, d.Plan, d.Action))
 	}
 	r.deliveries(p, "", &shown.Deliveries)
+	shown.Unarmed = unarmed(r, p, q.Action)
 	p, refused := r.core.Rehearse(q.Plan, q.To, q.Action, nowNs, show)
 	if refused != "" {
 		shown.Refused, shown.End = refused, shown.State

@@ -45,6 +45,17 @@ type Preview struct {
 	// still to be made for one that is committed; of the plans that are a part of it as plan/action.
 	// The unwind drops them. At most 256.
 	Deliveries []string `json:"deliveries,omitempty"`
+	// Unarmed: conditions of the actions of the plan, or of Action, that never fire, because a field
+	// that they read was not lifted; at most 100.
+	Unarmed []Unarmed `json:"unarmed,omitempty"`
+}
+
+// Unarmed is a condition that never fires, because a field that it reads was not lifted.
+type Unarmed struct {
+	Number  int    `json:"number"` // of the action
+	Action  string `json:"action"`
+	Trigger string `json:"trigger"` // its name
+	Reason  string `json:"reason"`  // which field, and what has it not
 }
 
 // Undoable says whether one action can be undone now, until when, and how exactly.

@@ -121,6 +121,10 @@ func WritePreview(w io.Writer, p cli.Pen, v api.Preview, now time.Time) {
 		}
 		fmt.Fprintln(w, what+cli.Clip(strings.Join(v.Deliveries, ", "), 200))
 	}
+	for _, u := range v.Unarmed {
+		of := render.NumberText(api.Action{Number: u.Number, Action: u.Action})
+		fmt.Fprintf(w, "trigger %s of %s never fires: %s\n", u.Trigger, of, u.Reason)
+	}
 	if v.State == ledger.StateCommitted && to != "" {
 		fmt.Fprintln(w, "a committed plan is undone once: what this leaves cannot be undone afterwards")
 	}

@@ -169,7 +169,7 @@ func stuck(field string, condition *triggers.Condition, scope triggers.Scope) *p
 // waits says that it waits for a lifted field, which this value does not have.
 func (c *Compiled) payload(field string, waitsFor []string) (found *problem, waits bool) {
 	for _, wait := range waitsFor {
-		path, from, ok := strings.Cut(wait, ", which was not lifted from the ")
+		path, from, ok := triggers.Unlifted(wait)
 		if !ok {
 			continue
 		}

@@ -93,6 +93,11 @@ func (b Preview) body(p *Page) component {
 				}
 				out.markup("</p>")
 			}
+			for _, u := range b.Preview.Unarmed {
+				out.markup("<p class=\"note\">")
+				escaped(out, "Trigger "+u.Trigger+" of "+u.Action+" never fires: "+u.Reason)
+				out.markup("</p>")
+			}
 			out.markup("<p class=\"note\">Nothing was done. Decided by the code that unwinds, taking every worker to say done and every effect in doubt to be there.</p></section>")
 		}
 	}
