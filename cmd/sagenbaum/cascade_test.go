@@ -125,12 +125,12 @@ func TestS93PlanWhyShowsTheCycleAndItsAnswers(t *testing.T) {
 	says(t, l.run(t, cli.ExitLook, "plan show price-3"), "lease moved is held for its owner since", "cut")
 	r := l.run(t, cli.ExitLook, "plan why price-3")
 	says(t, r, "  1 plan shop-1 was cancelled by ana: the shop moves (",
-		"that turned lease plan.cancelled of plan shop-1, and its plan was undone (",
+		"that turned lease plan.cancelled of plan shop-1 true, and the undo of its plan began (",
 		"  2 the undo of action 1 of plan shop-1 asserted fact undone/shop (",
-		"that turned lease moved of plan stock-1, and its plan was undone (",
+		"that turned lease moved of plan stock-1 true, and the undo of its plan began (",
 		`condition: "undone/shop" in facts && facts["undone/shop"] == 1`,
 		"  9 the undo of action 1 of plan stock-3 asserted fact undone/stock (",
-		"that turned lease moved of plan price-3, and is held: the cascade was cut",
+		"that turned lease moved of plan price-3 true, and is held: the cascade was cut",
 		"cycle of 3: stock-1 -> price-1 -> shop-2 -> stock-2, went round 2 times, with other plans each time",
 		"waits since ", "cascade cut, depth 9 of 8, owner travel",
 		"  next: sagenbaum plan resume price-3 --reason WHY --actor NAME",
@@ -154,7 +154,7 @@ func TestS93PlanWhyShowsTheCycleAndItsAnswers(t *testing.T) {
 	l.run(t, cli.ExitGood, "quarantine ls")
 	says(t, l.run(t, cli.ExitGood, "plan show stock-6"), "given up")
 	says(t, l.run(t, cli.ExitGood, "plan why stock-6"), "stock-6  open",
-		"lease moved of plan stock-6, and was held: the cascade was cut", "went round 5 times",
+		"lease moved of plan stock-6 true, and was held: the cascade was cut", "went round 5 times",
 		"lease moved was cut (", "), depth 9 of 8; given up by ana: enough (")
 	says(t, l.run(t, cli.ExitGood, "plan why price-3"), "price-3  compensated", "went round 2 times",
 		"; resumed by ana: the stock is right now (", "lease moved was cut (")
@@ -191,7 +191,7 @@ func TestPlanWhyTellsWhoToldAPlanToUnwind(t *testing.T) {
 	s.run(t, cli.ExitGood, "plan unwind p1 --to paid --reason 'wrong room' --actor ana --wait")
 	says(t, s.run(t, cli.ExitGood, "plan why p1"), "p1  open",
 		"  1 plan p1 was told to unwind (back to savepoint paid) by ana: wrong room (",
-		"that turned lease plan.cancelled of plan p1, and its plan was undone back to savepoint paid (")
+		"that turned lease plan.cancelled of plan p1 true, and the undo of its plan back to savepoint paid began (")
 	done := s.trip(t, coordinator.PlanSpec{ID: "p2", Owner: "travel"}, "room.book")
 	if err := done.Commit(t.Context()); err != nil {
 		t.Fatal(err)

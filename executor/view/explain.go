@@ -188,7 +188,7 @@ func rest(p *executor.Plan, a *executor.Action) (suspended, retired string) {
 		return "", "the plan was committed"
 	case p.Row.Rewinding && (a == nil || a.Row.Undo == rowspb.Undo_UNDO_HELD):
 		if p.Row.FromAction != "" || strings.Contains(p.Row.ToSavepoint, executor.DutySign) {
-			return "where it was", "" // an action, or a late duty, is undone, and nothing else
+			return api.SuspendedPart, "" // an action, or a late duty, is undone, and nothing else
 		}
 		return p.Row.ToSavepoint, ""
 	case p.Row.Rewinding:

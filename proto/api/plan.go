@@ -203,7 +203,7 @@ type Lease struct {
 	MootWhy []string `json:"moot_why,omitempty"`
 	// Retired: it is asked no more since then: the plan was committed or undone, and so on.
 	Retired string `json:"retired,omitempty"`
-	// Suspended: it is asked again when the plan is back at this savepoint.
+	// Suspended: it is asked again when the plan is back at this savepoint, or SuspendedPart.
 	Suspended string   `json:"suspended,omitempty"`
 	WakeNs    int64    `json:"wake_ns,omitempty"` // when time alone could change it
 	Waits     []string `json:"waits,omitempty"`   // what an unknown waits for
@@ -214,6 +214,18 @@ type Lease struct {
 	Cascade string `json:"cascade,omitempty"` // cut, resumed or given up, after a cascade
 
 	Readings []Reading `json:"readings,omitempty"`
+}
+
+// SuspendedPart is Suspended where an action and what came after it are undone, and not what came
+// after a savepoint.
+const SuspendedPart = "where it was"
+
+// SuspendedUntil says until when a condition that is Suspended is not asked.
+func (l Lease) SuspendedUntil() string {
+	if l.Suspended == SuspendedPart {
+		return "until the plan goes on"
+	}
+	return "until the plan is back at " + l.Suspended
 }
 
 // Reading is one value that a condition reads.

@@ -146,7 +146,8 @@ func (w *Why) Before() (lines []Line) {
 func (w *Why) Step(i int) []Line {
 	step := w.Steps[i]
 	end := step.end(len(w.Cuts) > 0)
-	turned := append(say("that turned ").lease(step.Lease, step.Action, step.Plan).say(", "), end...)
+	turned := say("that turned ").lease(step.Lease, step.Action, step.Plan).say(" true, ")
+	turned = append(turned, end...)
 	condition := Line{{Text: "condition: "},
 		{Text: Short(step.Condition, reasonShown), Names: NamesCondition}}
 	switch step.By {
@@ -184,14 +185,14 @@ func (s *WhyStep) end(held bool) (l Line) {
 	case s.Fired == "":
 		l = say("and was held: the cascade was cut")
 	case s.ToSavepoint != "":
-		l = say("and its plan was undone back to savepoint " + s.ToSavepoint).record(s.Fired)
+		l = say("and the undo of its plan back to savepoint " + s.ToSavepoint + " began").record(s.Fired)
 	case s.FromAction != "":
-		l = say("and ").action(s.FromAction, s.Plan).say(" was undone, with what came after it").
+		l = say("and the undo of ").action(s.FromAction, s.Plan).say(" and of what came after it began").
 			record(s.Fired)
 	case s.Origin != "":
 		l = say("which undoes the committed ").plan(s.Origin).record(s.Fired)
 	default:
-		l = say("and its plan was undone").record(s.Fired)
+		l = say("and the undo of its plan began").record(s.Fired)
 	}
 	if s.Resumed != nil {
 		l = append(l.say("; "), s.Resumed.line()...).say(", depth counts from 1 again")

@@ -20,7 +20,8 @@ func TestALineOfOthersIsShort(t *testing.T) {
 	if text := lines[0].String(); len(text) > 220 || !strings.HasSuffix(text, "… (8.0-cd)") {
 		t.Errorf("%q", text)
 	}
-	if text := lines[1].String(); text != "that turned lease plan.failed of plan p, and was held: the cascade was cut" {
+	if text := lines[1].String(); text !=
+		"that turned lease plan.failed of plan p true, and was held: the cascade was cut" {
 		t.Errorf("%q", text)
 	}
 }

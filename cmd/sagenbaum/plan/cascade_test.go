@@ -16,7 +16,7 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 			s.Lease, s.Said, s.Actor, s.Reason, s.At = "plan.failed", "failed", "agent", "no card", "8.0-cd"
 		})},
 		"plan p was told to unwind (back to savepoint sp) by root: back (8.0-cd)\n    that turned lease " +
-			"plan.cancelled of plan p, and its plan was undone back to savepoint sp (9.0-ab)\n": {step(func(
+			"plan.cancelled of plan p true, and the undo of its plan back to savepoint sp began (9.0-ab)\n": {step(func(
 			s *api.WhyStep) {
 			s.Lease, s.Said, s.ToSavepoint, s.Actor, s.Reason, s.At = "plan.cancelled", "unwind", "sp", "root", "back", "8.0-cd"
 		})},
@@ -38,7 +38,7 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 			s.Lease, s.Action, s.Said, s.Actor, s.Reason, s.At = "action.verdict", "3", "block", "law", "no", "8.0-cd"
 		})},
 		"a verdict on action 3 (card.charge) of plan o was redirect by law: no (8.0-cd)\n    that turned lease " +
-			"plan.cancelled of plan o~1, which undoes the committed plan o (9.0-ab)\n": {step(func(s *api.WhyStep) {
+			"plan.cancelled of plan o~1 true, which undoes the committed plan o (9.0-ab)\n": {step(func(s *api.WhyStep) {
 			s.Plan, s.Lease, s.SaidOf, s.SaidPlan, s.Capability, s.Origin = "o~1", "plan.cancelled", "3", "o", "card.charge", "o"
 			s.Said, s.Actor, s.Reason, s.At = "redirect", "law", "no", "8.0-cd"
 		})},
@@ -46,8 +46,8 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 			s *api.WhyStep) {
 			s.TurnedNs = 9e9
 		})},
-		"fact stock was asserted by source store: 0 (7.0-ef)\n    that turned lease low of plan p, and its plan was " +
-			"undone (9.0-ab)\n    condition: facts[\"stock\"] < 1\n": {step(func(s *api.WhyStep) {
+		"fact stock was asserted by source store: 0 (7.0-ef)\n    that turned lease low of plan p true, and the " +
+			"undo of its plan began (9.0-ab)\n    condition: facts[\"stock\"] < 1\n": {step(func(s *api.WhyStep) {
 			s.Key, s.Source, s.Value, s.Fact, s.FactNs, s.TurnedNs = "stock", "store", "0", "7.0-ef", 9e9, 9e9
 		})},
 		"fact stock was retracted (7.0-ef); what lease low waits for became true at 1970-01-01 00:00:09Z\n": {step(func(
@@ -55,7 +55,7 @@ func TestPlanWhyTellsEveryKindOfCause(t *testing.T) {
 			s.Key, s.Fact, s.FactNs, s.TurnedNs, s.Retracted = "stock", "7.0-ef", 8e9, 9e9, true
 		})},
 		"the undo of action 2 of plan c retracted fact stock (7.0-ef)\n    that turned lease low of action 3 of plan " +
-			"p, and its plan was undone (9.0-ab)\n": {
+			"p true, and the undo of its plan began (9.0-ab)\n": {
 			step(func(s *api.WhyStep) { s.Plan = "o" }),
 			step(func(s *api.WhyStep) {
 				s.By, s.Undone, s.UndonePlan, s.Key, s.Fact, s.Retracted, s.Action, s.Depth = "fact", "2", "c", "stock", "7.0-ef",

@@ -70,9 +70,9 @@ func why(ctx context.Context, c *cli.Client, q api.WhyQuery) (api.Why, error) {
 // writeWhy prints a chain of causes as a numbered story.
 //
 //	1 plan a was declared failed by traveller: the card was refused (9.0-547ab179)
-//	  that turned lease plan.failed of plan a, and its plan was undone (14.0-0fd319a7)
+//	  that turned lease plan.failed of plan a true, and the undo of its plan began (14.0-0fd319a7)
 //	2 the undo of action 3 of plan a asserted fact stock/7 (15.0-0a935aa2)
-//	  that turned lease low of plan b, and its plan was undone (16.2-0fd319a7)
+//	  that turned lease low of plan b true, and the undo of its plan began (16.2-0fd319a7)
 //	  condition: facts["stock/7"] < 1
 func writeWhy(w io.Writer, p cli.Pen, why api.Why) {
 	why = cli.ForPeople(why)

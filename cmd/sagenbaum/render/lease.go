@@ -144,7 +144,7 @@ func LeaseWord(l api.Lease) string {
 	case l.Cascade == "given up":
 		return "given up"
 	case l.Suspended != "":
-		return "suspended until the plan is back at " + l.Suspended
+		return "suspended " + l.SuspendedUntil()
 	case l.Cascade == "cut":
 		return "true, held: the cascade was cut, see plan why"
 	case l.Moot:

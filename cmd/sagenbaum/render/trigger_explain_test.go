@@ -18,6 +18,7 @@ func TestTheWordOfALeaseSaysWhatBecomesOfIt(t *testing.T) {
 		"true, resumed by its owner":                {Truth: "true", Cascade: "resumed"},
 		"unknown, resumed by its owner":             {Truth: "unknown", Cascade: "resumed"},
 		"suspended until the plan is back at lunch": {Truth: "unknown", Suspended: "lunch"},
+		"suspended until the plan goes on":          {Truth: "unknown", Suspended: api.SuspendedPart},
 		"retired when the plan was committed":       {Truth: "unknown", Retired: "the plan was committed"},
 		"fired":                                     {Truth: "true", Fired: true},
 		"moot, it never fires":                      {Truth: "false", Moot: true},

@@ -397,9 +397,9 @@ func (p *Page) lease(l Lease) component {
 		}
 		pair("retired", l.Retired)(out)
 		if l.Suspended != "" {
-			out.markup("<dt>suspended</dt><dd>until the plan is back at <code class=\"v\">")
-			escaped(out, l.Suspended)
-			out.markup("</code></dd>")
+			out.markup("<dt>suspended</dt><dd>")
+			escaped(out, l.SuspendedUntil())
+			out.markup("</dd>")
 		}
 		out.markup("</dl></article>")
 	}
