@@ -166,15 +166,17 @@ func newGive(s *cli.Settings, outcome pb.VerdictOutcome, g giving) *cobra.Comman
 		Long: g.short + `. The verdict is a record under the supervisor's name, if the server lets
 this user write under it. The last verdict on an action counts; ACTION is its id or
 its number in the plan ('id:4' or 'number:4' where 4 is both, of two actions).
-A committed plan is undone for it inside its undo windows, by a plan of its own. Exit code 75 means
-that the log refused it, for instance because a window has closed, or that nothing is undone.`,
+A block of a staged act drops it, and what was staged after it; once it is being delivered, a block
+stops the deliveries. A committed plan is undone for it inside its undo windows, by a plan of its
+own. Exit code 75 means that the log refused it, for instance because a window has closed, or that
+nothing is undone.`,
 		Args: cli.Exactly("PLAN", "ACTION"),
 		RunE: s.Connected(func(cmd *cobra.Command, args []string, c *cli.Client) error {
 			switch {
 			case !ledger.ValidToken(by):
 				return cli.Fail(cli.ExitUsage, "--by NAME of the supervisor: 1 to 64 letters, digits, "+
 					"'-' or '_'", "%q is no supervisor, and each verdict has one", by)
-			case g.reason && reason == "":
+			case g.reason && ledger.IsBlank(reason):
 				return cli.Fail(cli.ExitUsage, "--reason TEXT", "a verdict that keeps an action from "+
 					"being done says why")
 			}
