@@ -143,7 +143,8 @@ func (g *Guard) term(sequence uint64) error {
 	if err != nil {
 		return haltOnTiles(err, sequence)
 	}
-	if source, ok := ledger.ParseSubject(mine.Subject); ok && source.Term && mine.Sequence == sequence {
+	source, _ := ledger.ParseSubject(mine.Subject)
+	if source.Term && mine.Sequence == sequence {
 		return nil
 	}
 	return &ledger.Halted{Guard: "G3", Sequence: sequence,
