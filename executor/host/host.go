@@ -152,6 +152,8 @@ type TenantHealth struct {
 	Tenant  string `json:"tenant"`
 	Mode    string `json:"mode"` // as api.Host.Mode
 	Problem string `json:"problem,omitempty"`
+	// Held is whether a host is known to hold the tenant, this one or another, or it was erased.
+	Held bool `json:"-"`
 }
 
 // Health says how the tenants are, in the order of Tenants. It may be called at any time.
@@ -159,8 +161,8 @@ func (h *Host) Health() []TenantHealth {
 	actors := h.roster.all()
 	all := make([]TenantHealth, 0, len(actors))
 	for _, a := range actors {
-		mode, problem := a.board.Health()
-		all = append(all, TenantHealth{Tenant: a.tenant, Mode: mode, Problem: problem})
+		mode, problem, held := a.board.Health()
+		all = append(all, TenantHealth{Tenant: a.tenant, Mode: mode, Problem: problem, Held: held})
 	}
 	return all
 }

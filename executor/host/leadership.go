@@ -67,11 +67,15 @@ type keeper struct {
 	held    bool
 	renewed time.Time // before the request that was the last to succeed
 	eager   int       // tries that follow each other quickly, after a release was heard
+	// answered is before the request that the bucket was the last to answer, and other is the host
+	// that has the lock by that answer; empty: this one, or not known.
+	answered time.Time
+	other    string
 }
 
 // keep asks for the tenant's lock and renews it until ctx ends. Each change is an event.
 func (l *leadership) keep(ctx context.Context, events chan<- holderEvent) {
-	k := &keeper{holders: l.holders, tenant: l.tenant, me: l.me}
+	k := &keeper{holders: l.holders, tenant: l.tenant, me: l.me, answered: time.Now()}
 	told := holderEvent{current: "?"}
 	for ctx.Err() == nil {
 		event, wait := l.turn(ctx, k)
@@ -97,6 +101,8 @@ func (l *leadership) keep(ctx context.Context, events chan<- holderEvent) {
 		timer.Stop()
 	}
 	l.until.Store(0)
+	l.board.Elsewhere(false)
+	l.board.Unanswered(false)
 	if k.held {
 		l.giveBack(ctx, k)
 	}
@@ -108,8 +114,11 @@ func (l *leadership) keep(ctx context.Context, events chan<- holderEvent) {
 func (l *leadership) turn(ctx context.Context, k *keeper) (holderEvent, time.Duration) {
 	ttl, waited := l.holders.TTL(), l.board.Waited()
 	if waited == 0 || k.held && waited < ttl {
-		l.board.Elsewhere(false)
-		return k.turn(ctx)
+		event, wait := k.turn(ctx)
+		known := time.Since(k.answered) < ttl // a lock that was seen before that has run out
+		l.board.Elsewhere(known && k.other != "")
+		l.board.Unanswered(!known && !k.held)
+		return event, wait
 	}
 	if k.held {
 		l.log.Warn("the tenant is given up: writes wait for room", "for", waited)
@@ -207,11 +216,14 @@ func (k *keeper) turn(ctx context.Context) (holderEvent, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, every)
 	defer cancel()
 	lease, ok, current, err := k.holders.Acquire(ctx, k.tenant, k.me)
+	if err == nil {
+		k.answered, k.other = asked, current.Holder
+	}
 	switch {
 	case err != nil:
 		return holderEvent{current: current.Holder}, every
 	case ok:
-		k.lease, k.held, k.renewed, k.eager = lease, true, asked, 0
+		k.lease, k.held, k.renewed, k.eager, k.other = lease, true, asked, 0, ""
 		return holderEvent{held: true, current: k.me}, every
 	case k.eager > 0: // the replica that was asked may not have the release yet
 		k.eager--
@@ -233,7 +245,7 @@ func (k *keeper) renew(ctx context.Context) (holderEvent, time.Duration) {
 	next, err := k.holders.Renew(ctx, k.lease)
 	switch {
 	case err == nil:
-		k.lease, k.renewed = next, asked
+		k.lease, k.renewed, k.answered = next, asked, asked
 		return holderEvent{held: true, current: k.me}, every
 	case errors.Is(err, jetstream.ErrLeaseLost), !time.Now().Before(safe):
 		k.held = false

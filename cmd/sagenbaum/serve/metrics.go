@@ -20,7 +20,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 // logText is the format of the log for people.
@@ -189,9 +188,7 @@ func (w *Watching) Health() health {
 	}
 	answer.Tenants = h.Health() // after that, so that none is missing
 	for _, t := range answer.Tenants {
-		answer.OK = answer.OK &&
-			(t.Mode == api.ModeHolding || t.Mode == api.ModeErased ||
-				t.Mode == api.ModeStandby && t.Problem != "")
+		answer.OK = answer.OK && t.Held
 	}
 	return answer
 }

@@ -257,7 +257,7 @@ func TestATenantWhoseStoresWaitForRoomIsDegraded(t *testing.T) {
 	b.Refused("no room in the ledger")
 	shows := func(mode, problem string) {
 		t.Helper()
-		if is, why := b.Health(); is != mode || why != problem || b.Mode() != mode {
+		if is, why, _ := b.Health(); is != mode || why != problem || b.Mode() != mode {
 			t.Errorf("it is %s (%s), want %s (%s)", is, why, mode, problem)
 		}
 		want := fmt.Sprintf("\nsagenbaum_mode{mode=%q,tenant=\"t\"} 1\n", mode)

@@ -31,19 +31,21 @@ type Board struct {
 	halt      *api.Halt          // in ModeHalted
 	erased    *api.TenantErasure // in ModeErased
 	sinceNs   int64              // stamp of the term in the ledger; 0: none yet
-	elsewhere bool               // stopped here, and another host holds the tenant
-	refusal   string             // why the stream refuses appends now
-	records   ledger.Store       // nil before it is open
-	copies    *tiles.Files
-	last      uint64 // last sequence known to be in the stream
-	folded    uint64 // last sequence that is folded
-	lag       uint64 // commits that the meter shows as known and not folded
-	applied   uint64 // last sequence that is folded and written: snapshots show it
-	attached  bool   // a session goes on: it folds, and answers what is asked about outcomes
-	waiters   []*waiter
-	outcomes  outcomes
-	waiting   func() []api.Waiting // commands that found no worker; nil: none are sent
-	wanted    chan struct{}        // buffered 1: a question waits for the loop
+	elsewhere bool               // another host holds the tenant
+	// unanswered: for as long as a lock lasts no answer has come as to which host holds the tenant
+	unanswered bool
+	refusal    string       // why the stream refuses appends now
+	records    ledger.Store // nil before it is open
+	copies     *tiles.Files
+	last       uint64 // last sequence known to be in the stream
+	folded     uint64 // last sequence that is folded
+	lag        uint64 // commits that the meter shows as known and not folded
+	applied    uint64 // last sequence that is folded and written: snapshots show it
+	attached   bool   // a session goes on: it folds, and answers what is asked about outcomes
+	waiters    []*waiter
+	outcomes   outcomes
+	waiting    func() []api.Waiting // commands that found no worker; nil: none are sent
+	wanted     chan struct{}        // buffered 1: a question waits for the loop
 }
 
 // Gauges show the numbers of a board: *observe.Meter.
@@ -143,6 +145,9 @@ func (b *Board) shown() (mode, problem string) {
 	if b.waits > 0 && b.mode != api.ModeHalted && b.mode != api.ModeErased {
 		return api.ModeDegraded, b.full
 	}
+	if b.unanswered && b.mode == api.ModeStandby {
+		return b.mode, holderUnknown
+	}
 	return b.mode, b.problem
 }
 
@@ -154,15 +159,18 @@ func (b *Board) Mode() string {
 	return mode
 }
 
-// Health is the mode and what is wrong, also with appends; empty: nothing.
-func (b *Board) Health() (mode, problem string) {
+// Health is the mode and what is wrong, also with appends; empty: nothing. held is whether this
+// host is known to hold the tenant, or another one, or it was erased: none has to.
+func (b *Board) Health() (mode, problem string, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	mode, problem = b.shown()
+	held = mode == api.ModeHolding || mode == api.ModeErased ||
+		mode == api.ModeStandby && b.problem != "" && b.elsewhere
 	if b.refusal != "" && mode != api.ModeDegraded {
 		problem = b.refusal
 	}
-	return mode, problem
+	return mode, problem, held
 }
 
 // TermBegan notes when the term began that the ledger is in, unix ns.
@@ -172,12 +180,27 @@ func (b *Board) TermBegan(stampNs int64) {
 	b.sinceNs = stampNs
 }
 
-// Elsewhere notes whether another host holds the tenant, while it is halted or degraded
-// here, or writes wait for room: that host answers.
+// Elsewhere notes whether another host is known to hold the tenant. That host answers, also while
+// the tenant is halted or degraded here, or writes wait for room.
 func (b *Board) Elsewhere(held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.elsewhere = held
+}
+
+// holderUnknown is the problem of a host that stands by and cannot ask which host holds the tenant.
+const holderUnknown = "not known which host holds it: JetStream does not answer"
+
+// Unanswered notes whether it is long ago that this host learned which host holds the tenant: what
+// it knew then is out of date.
+func (b *Board) Unanswered(is bool) {
+	b.mu.Lock()
+	same := b.unanswered == is
+	b.unanswered = is
+	b.mu.Unlock()
+	if !same {
+		b.Feed.nudge()
+	}
 }
 
 // Refused notes why the stream refuses appends; empty: it takes them.
