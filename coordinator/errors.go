@@ -26,9 +26,11 @@ var (
 	ErrBusy = ledger.ErrBusy
 
 	// ErrNoLedger means that no stream takes the records of the tenant: there is no such tenant on
-	// this server, or its ledger is not ready. It comes with ErrInDoubt: the records are stored once
+	// this server, its ledger is not ready, or its account is new to a server of NATS' own that was
+	// reloaded only once since. It comes with ErrInDoubt: the records are stored once
 	// there is one, unless the coordinator is closed before.
-	ErrNoLedger = errors.New("it has no ledger on this server, or none that is ready")
+	ErrNoLedger = errors.New("it has no ledger on this server, none that is ready, or none " +
+		"that its account reaches before the server is reloaded once more")
 
 	// ErrNotTaken marks a forward's error as a known failure: the effect did not
 	// cross the boundary. Return NotTaken(err) from the forward.

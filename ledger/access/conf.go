@@ -33,7 +33,8 @@ func (c Configuration) Format(now time.Time) ([]byte, error) {
 	}
 	var w strings.Builder
 	w.WriteString("# The accounts and users of Sagenbaum, as sagenbaum user export writes them.\n" +
-		"# Include this file in nats.conf, and reload the servers when it has changed.\n" +
+		"# Include this file in nats.conf. When it has changed, reload the servers twice, a second\n" +
+		"# apart: nats-server lets a new account reach the ledgers with the second reload.\n" +
 		"system_account: " + SystemAccount + "\naccounts {\n")
 	fmt.Fprintf(&w, "  %s {\n    jetstream: enabled\n    exports: [\n", HubAccount)
 	for _, s := range Exports() {

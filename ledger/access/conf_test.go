@@ -24,14 +24,24 @@ func outside() []access.User {
 // runConf runs a real server with a configuration.
 func runConf(t *testing.T, text string) *natsd.Server {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "nats.conf")
+	return runFile(t, confFile(t, text))
+}
+
+func confFile(t *testing.T, text string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "nats.conf")
 	text = "host: 127.0.0.1\nport: -1\njetstream { store_dir: " + strconv.Quote(t.TempDir()) + " }\n" + text
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+func runFile(t *testing.T, file string) *natsd.Server {
+	t.Helper()
 	options, err := natsd.ProcessConfigFile(file)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
+		t.Fatal(err)
 	}
 	options.NoSigs, options.NoLog = true, true
 	server, err := natsd.NewServer(options)

@@ -450,7 +450,7 @@ func (f *folder) natsConf(s server) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, `# Written by sagenbaum cluster config. Start it in this folder:
 #   nats-server -c nats.conf
-# After a change of accounts.conf: nats-server --signal reload
+# After a change of accounts.conf, twice, a second apart: nats-server --signal reload
 server_name: %q
 listen: %q
 

@@ -16,8 +16,8 @@ import (
 
 // exportNext is what mends most of a configuration.
 const exportNext = "have each server include what this prints, and no other user, permission or " +
-	"import, and read it again, by nats-server --signal reload: sagenbaum user export --file users " +
-	"(docs/guide/tenants.md)"
+	"import, and read it again, by nats-server --signal reload, twice for a new tenant: " +
+	"sagenbaum user export --file users (docs/guide/tenants.md)"
 
 // account is an account of a configuration.
 type account struct {
