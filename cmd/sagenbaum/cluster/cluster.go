@@ -33,6 +33,7 @@ func Command(*cli.Settings) *cobra.Command {
 		Short: "Write the files of a cluster of NATS servers and its hosts",
 		Long: `Write the files of a cluster of NATS servers and its hosts. What runs is asked for
 by 'sagenbaum host ls' and 'sagenbaum status'.`,
+		Annotations: map[string]string{cli.Offline: ""},
 		Example: `  sagenbaum cluster config cluster --server nats-1=192.0.2.1 --server nats-2=192.0.2.2 \
     --server nats-3=192.0.2.3 --host host-a --host host-b`,
 	}, newConfig())
