@@ -62,6 +62,8 @@ type Host struct {
 	erasures *jetstream.Erasures
 	control  *jetstream.Tenants
 
+	process string // tells it from other hosts of its name
+
 	secret []byte       // makes the tokens of commands, turn.Config.Secret
 	hooks  *http.Client // posts pages, and asks the witness
 	roster roster
@@ -119,7 +121,7 @@ func New(cfg Config) (*Host, error) {
 	corrupt := make(chan error, 1) // the first is enough
 	h := &Host{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, hooks: webclient.New(),
 		share: newShare(), ready: make(chan struct{}), corrupt: corrupt, tenantKeys: tenantKeys,
-		erasures: erasures, control: control, secret: make([]byte, 32)}
+		erasures: erasures, control: control, process: jetstream.NewID(), secret: make([]byte, 32)}
 	h.db, err = store.OpenWatched(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp,
 		func(err error) {
 			select {
@@ -243,7 +245,8 @@ func (h *Host) openHolders(ctx context.Context) (*jetstream.Holders, error) {
 		// A question that comes while a cluster elects a leader stays without an answer.
 		once, done := context.WithTimeout(ctx, holdersTimeout)
 		holders, err := jetstream.OpenHolders(once,
-			jetstream.HoldersConfig{Conn: h.cfg.Conn, TTL: h.cfg.LeaseTTL, Replicas: h.cfg.Replicas})
+			jetstream.HoldersConfig{Conn: h.cfg.Conn, TTL: h.cfg.LeaseTTL, Replicas: h.cfg.Replicas,
+				Process: h.process, Gone: h.twinGone})
 		done()
 		var refused *ledger.Refused
 		if err == nil || errors.As(err, &refused) || !pause.For(ctx, retryDelayMin) {

@@ -40,11 +40,14 @@ type leadership struct {
 	until    atomic.Int64  // since began, ns: until then the lock is this host's for sure
 	givenUp  atomic.Uint64 // how often it was, while the tenant's loop may have waited for room
 	began    time.Time
+	process  string                 // of this host, as api.Host.Process
+	had      atomic.Bool            // this process has had the lock before
+	twin     atomic.Pointer[string] // the other process of its name that was told of last
 }
 
-func newLeadership(conn *nats.Conn, tenant, me string, board *ask.Board,
+func newLeadership(conn *nats.Conn, tenant, me, process string, board *ask.Board,
 	log *slog.Logger) *leadership {
-	return &leadership{tenant: tenant, me: me, conn: conn, board: board, log: log,
+	return &leadership{tenant: tenant, me: me, process: process, conn: conn, board: board, log: log,
 		doubt: make(chan struct{}, 1), released: make(chan struct{}, 1), began: time.Now()}
 }
 
@@ -79,6 +82,9 @@ func (l *leadership) keep(ctx context.Context, events chan<- holderEvent) {
 	told := holderEvent{current: "?"}
 	for ctx.Err() == nil {
 		event, wait := l.turn(ctx, k)
+		if event.held {
+			l.had.Store(true)
+		}
 		l.until.Store(int64(k.safe().Sub(l.began)))
 		if event != told {
 			select {

@@ -293,7 +293,7 @@ func TestACommandMayRunAheadWhileNoOtherHostCanHaveTheTenant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.lead = newLeadership(r.conn, "t", "h1", a.board, a.log)
+	a.lead = newLeadership(r.conn, "t", "h1", "p1", a.board, a.log)
 	a.lead.holders = holders
 	may := shell{a}.mayRun(3)
 	if may() {

@@ -40,6 +40,11 @@ type HoldersConfig struct {
 	// TTL of a lease that is not renewed: whole seconds, 1 s to 1 h; 0: 10 s.
 	TTL      time.Duration
 	Replicas int // of a new bucket; 0: 1
+	// Process tells this process from others of its holder's name, as after a restart.
+	Process string
+	// Gone is asked before the lease of another process of the same name is taken: whether that
+	// one is gone. nil: it is.
+	Gone func(ctx context.Context, tenant string) bool
 }
 
 // Holders grants at most one live lease per tenant. A lease decides who tries,
@@ -50,6 +55,8 @@ type Holders struct {
 	js       js.JetStream
 	ttl      time.Duration
 	replicas int
+	process  string
+	gone     func(ctx context.Context, tenant string) bool
 }
 
 // Lease is the right of one holder to run one tenant until its TTL has passed
@@ -76,6 +83,8 @@ func (s Standing) String() string {
 type leaseValue struct {
 	Holder string `json:"holder"`
 	Nonce  string `json:"nonce"`
+	// Process of the holder's name; empty from a version that did not say it.
+	Process string `json:"process,omitempty"`
 }
 
 // OpenHolders finds or makes the bucket.
@@ -97,7 +106,8 @@ func OpenHolders(ctx context.Context, cfg HoldersConfig) (*Holders, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the connection: %v", err)
 	}
-	h := &Holders{js: client, ttl: ttl, replicas: max(cfg.Replicas, 1)}
+	h := &Holders{js: client, ttl: ttl, replicas: max(cfg.Replicas, 1),
+		process: cfg.Process, gone: cfg.Gone}
 	if _, err := h.provision(ctx); err != nil {
 		return nil, err
 	}
@@ -135,7 +145,8 @@ func (h *Holders) provision(ctx context.Context) (made bool, err error) {
 // Acquire asks for a tenant. ok tells whether the lease is held now; current is
 // the live lease, which is another holder's when it is not ok. The same holder id
 // gets its lease again at once, and its older lease values are then lost: a host
-// that restarts need not wait for itself.
+// that restarts need not wait for itself. It does not where another process of its
+// name has the lease and is not gone.
 func (h *Holders) Acquire(
 	ctx context.Context, tenant, holder string) (lease Lease, ok bool, current Standing, err error,
 ) {
@@ -148,7 +159,7 @@ func (h *Holders) Acquire(
 	for range 2 {
 		var last entry
 		last, err = h.last(ctx, tenant)
-		if err == nil && last.Holder != "" && last.Holder != holder {
+		if err == nil && h.taken(ctx, tenant, holder, last) {
 			return Lease{}, false, h.standing(last), nil
 		}
 		if err == nil {
@@ -171,6 +182,14 @@ func (h *Holders) Acquire(
 		return Lease{}, false, h.standing(last), err
 	}
 	return Lease{}, false, Standing{}, err
+}
+
+// taken reports whether the lease is another holder's, or another process's of the same name.
+func (h *Holders) taken(ctx context.Context, tenant, holder string, last entry) bool {
+	if last.Holder != holder {
+		return last.Holder != ""
+	}
+	return last.Process != h.process && h.gone != nil && !h.gone(ctx, tenant)
 }
 
 // standing is what an entry of the bucket means to a host that waits for it.
@@ -292,7 +311,7 @@ func (h *Holders) last(ctx context.Context, tenant string) (entry, error) {
 
 // put writes a lease if its key still has the lease's revision.
 func (h *Holders) put(ctx context.Context, lease Lease) (Lease, error) {
-	data, err := json.Marshal(leaseValue{lease.Holder, lease.nonce})
+	data, err := json.Marshal(leaseValue{lease.Holder, lease.nonce, h.process})
 	if err != nil {
 		panic("jetstream: a lease that JSON cannot encode: " + err.Error())
 	}

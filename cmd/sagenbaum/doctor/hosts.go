@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
@@ -33,7 +34,11 @@ func examineHosts(ctx context.Context, c *cli.Client, v api.Status) Finding {
 		}
 	}
 	f := ok("hosts", "no other host stands by for %s", v.Tenant)
+	twins := sameName(hosts)
 	switch {
+	case len(twins) > 0:
+		f = warn("hosts", "give each host a name of its own, serve --holder NAME: the others of one "+
+			"name stand by", "several hosts have one name: %s", strings.Join(twins, "; ")).mayPass(true)
 	case holding > 1:
 		f = warn("hosts",
 			"run doctor again: the older one notices within its lease; what it appends meanwhile "+
@@ -51,6 +56,18 @@ func examineHosts(ctx context.Context, c *cli.Client, v api.Status) Finding {
 	}
 	f.Details = append(others, degraded...)
 	return f
+}
+
+// sameName are the hosts that share their name with another one.
+func sameName(hosts []api.Host) (twins []string) {
+	for _, h := range hosts {
+		if slices.ContainsFunc(hosts, func(other api.Host) bool {
+			return other.Host == h.Host && other.Process != h.Process
+		}) {
+			twins = append(twins, fmt.Sprintf("%s (%s)", h.Host, cli.Dash(h.At)))
+		}
+	}
+	return twins
 }
 
 // haltedHostNext is what brings back a host that is halted beside a holder that is not. No command

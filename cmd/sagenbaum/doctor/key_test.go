@@ -88,3 +88,17 @@ func TestTheDoctorSaysThatSealedValuesCannotBeOpened(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// TestTheDoctorFindsHostsOfOneName, which another host with a name of its own is not.
+func TestTheDoctorFindsHostsOfOneName(t *testing.T) {
+	t.Parallel()
+	hosts := []api.Host{{Host: "a", Process: "1", At: "machine m1, process 4"},
+		{Host: "a", Process: "2", At: "machine m2, process 5"}, {Host: "b", Process: "3"}}
+	got := sameName(hosts)
+	if len(got) != 2 || got[0] != "a (machine m1, process 4)" || got[1] != "a (machine m2, process 5)" {
+		t.Errorf("%q", got)
+	}
+	if got := sameName(hosts[1:]); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+}

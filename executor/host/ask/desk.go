@@ -37,11 +37,13 @@ import (
 type Config struct {
 	Tenant string
 	Holder string // name of this host
-	Conn   *nats.Conn
-	DB     *pebble.DB // of all tenants
-	Dir    string     // for what a rebuild folds
-	Log    *slog.Logger
-	Now    func() time.Time // of decisions
+	// Process tells it from others of its name; empty: it is not told.
+	Process string
+	Conn    *nats.Conn
+	DB      *pebble.DB // of all tenants
+	Dir     string     // for what a rebuild folds
+	Log     *slog.Logger
+	Now     func() time.Time // of decisions
 
 	Board    *Board
 	Workers  *Workers

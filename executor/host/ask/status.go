@@ -3,6 +3,7 @@ package ask
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
@@ -122,6 +123,15 @@ func (d *Desk) host() (api.HostAnswer, error) {
 	return api.HostAnswer{Host: api.Host{
 		Host: d.Holder, Mode: mode, Problem: problem, Applied: b.applied,
 		Last: max(b.last, b.applied), NoKey: noKey,
-		NoTenantKey: noTenantKey,
+		NoTenantKey: noTenantKey, Process: d.Process, At: processAt(),
 	}}, nil
+}
+
+// processAt says where this process runs, for people.
+func processAt() string {
+	machine, err := os.Hostname()
+	if err != nil {
+		machine = "unknown"
+	}
+	return fmt.Sprintf("machine %s, process %d", machine, os.Getpid())
 }
