@@ -88,7 +88,8 @@ func newActor(h *Host, tenant string) *actor {
 	a.board, a.workers = ask.NewBoard(meter), ask.NewWorkers(meter, h.clock.now, a.log)
 	a.lead = newLeadership(h.cfg.Conn, tenant, h.cfg.Holder, h.process, a.board, a.log)
 	a.desk = ask.New(ask.Config{
-		Tenant: tenant, Holder: h.cfg.Holder, Process: h.process, Conn: h.cfg.Conn, DB: h.db, Dir: h.cfg.Dir, Log: a.log,
+		Tenant: tenant, Holder: h.cfg.Holder, Process: h.process, Conn: h.cfg.Conn,
+		DB: h.db, Dir: h.cfg.Dir, Log: a.log,
 		Now: h.clock.now, Board: a.board, Workers: a.workers, Keys: a.keys, Blobs: a.blobs,
 		Proof: a.proof, Scrubber: a.scrubber, Meter: meter, Shared: &h.asked, Released: a.lead.takeSoon,
 		Erased:  a.eraseSoon,

@@ -219,7 +219,8 @@ func host(p *Permissions) {
 		records(t, ledger.ClassOperator, "*"), records(t, ledger.ClassVerdict, "*"),
 		api.UndoSubject(t, ">"), api.AskSubject(t, ">"), api.NoticeSubject(t, "*", "*"),
 		api.PageSubject(t, ">"), api.QuerySubject(t, "released"), api.QuerySubject(t, "erased"),
-		api.TenantStatus.Subject(t), api.HostsSubject(t), api.ReplySubject(t, "*"), "keys."+t+".*", "erased."+t,
+		api.TenantStatus.Subject(t), api.HostsSubject(t), api.ReplySubject(t, "*"),
+		"keys."+t+".*", "erased."+t,
 		"blobs."+t+".*.*",
 		"$KV.SAGA_HOLDERS.*", "_INBOX.>", "_R_.>")
 	for _, verb := range streamsOfHosts {
