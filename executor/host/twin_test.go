@@ -98,7 +98,7 @@ func TestAProcessThatWasSupersededDoesNotTakeItsTenantBack(t *testing.T) {
 	holders, lease := r.otherProcess(r.leaseTTL)
 	a.lead.askAgain()
 	r.eventually("it knows who has the lease", func() bool {
-		mode, problem := a.board.Health()
+		mode, problem, _ := a.board.Health()
 		return mode == api.ModeStandby && problem != ""
 	})
 	a.lead.askAgain()
