@@ -189,3 +189,28 @@ func TestWhoShowsTooManyTokensIsSlowedDown(t *testing.T) {
 		t.Errorf("the log: %s", text)
 	}
 }
+
+// TestTheSchemeOfATokenHasAnyCapitals (RFC 9110, 11.1), and one space or several follow it.
+func TestTheSchemeOfATokenHasAnyCapitals(t *testing.T) {
+	t.Parallel()
+	web := door.NewWeb(door.WebConfig{Users: judging{new(access.Directory), func(token string) (access.User, error) {
+		if token == "good" {
+			return access.User{Name: "tripper", Role: access.Agent, Tenant: tenant}, nil
+		}
+		return access.User{}, access.ErrToken
+	}}})
+	t.Cleanup(web.Close)
+	for given, in := range map[string]bool{
+		"Bearer good": true, "bearer good": true, "BEARER  good": true,
+		"Bearer GOOD": false, "bearergood": false, "Basic good": false, "good": false,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/default/tripper/plan.wait",
+			strings.NewReader("{}"))
+		r.Header.Set("Authorization", given)
+		w := httptest.NewRecorder()
+		web.Handler().ServeHTTP(w, r)
+		if (w.Code != http.StatusUnauthorized) != in {
+			t.Errorf("%q is answered with %d", given, w.Code)
+		}
+	}
+}

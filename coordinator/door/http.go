@@ -18,6 +18,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/access"
+	"github.com/sagenbaum/sagenbaum/ledger/access/tries"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -264,10 +265,9 @@ func (w *Web) allowed(r *http.Request, who Caller, verb string) error {
 	if w.cfg.Users == nil {
 		return local(r)
 	}
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	u, err := access.User{}, error(access.ErrToken)
-	if ok {
-		u, err = w.cfg.Users.Authenticate(strings.TrimSpace(token), time.Now())
+	if token, ok := tries.Bearer(r); ok {
+		u, err = w.cfg.Users.Authenticate(token, time.Now())
 	}
 	if err != nil {
 		return unauthorized(r, err)

@@ -108,16 +108,16 @@ func (r request) refused() error {
 func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (request, error) {
 	r := request{session: req.Session, plain: isPlain(ctx), shown: req.Params.Name,
 		arguments: req.Params.Arguments, answers: req.Params.InputResponses}
-	if err := cmp.Or(textOf(req.Params.Meta, planMeta, &r.plan),
-		textOf(req.Params.Meta, keyMeta, &r.key), headerOf(req.Extra, planHeader, &r.plan),
-		headerOf(req.Extra, keyHeader, &r.key)); err != nil {
+	var plan, key agreed
+	err := cmp.Or(plan.metadata(req.Params.Meta, planMeta), key.metadata(req.Params.Meta, keyMeta),
+		plan.header(req.Extra, planHeader), key.header(req.Extra, keyHeader))
+	if err == nil && r.plain {
+		err = r.unplan(&plan)
+	}
+	if err != nil {
 		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}
-	if r.plain {
-		if err := r.unplan(); err != nil {
-			return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
-		}
-	}
+	r.plan, r.key = plan.text, key.text
 	if r.plan != "" && !ledger.ValidToken(r.plan) {
 		return r, &jsonrpc.Error{
 			Code:    jsonrpc.CodeInvalidParams,
@@ -133,7 +133,6 @@ func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (reques
 			Message: fmt.Sprintf("unknown tool %q", r.shown)}
 	}
 	r.contract, r.known = r.server.pack.Tools[r.tool]
-	var err error
 	r.params, err = passedOn(rawOf(req.Params.Meta), req.Params, map[string]any{"name": r.tool,
 		"arguments": object(r.arguments)})
 	if err != nil {

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -158,22 +157,25 @@ func planned(tool json.RawMessage) (json.RawMessage, error) {
 }
 
 // unplan takes the plan out of the arguments of a call.
-func (r *request) unplan() error {
+func (r *request) unplan(plan *agreed) error {
 	said := memberOf(r.arguments, planArgument)
 	if len(said) == 0 {
 		return nil
 	}
-	var plan string
-	err := json.Unmarshal(said, &plan)
+	const at = "arguments." + planArgument
+	var text string
+	err := json.Unmarshal(said, &text)
 	if err == nil {
 		r.arguments, err = withoutMembers(r.arguments,
 			func(name string) bool { return name == planArgument })
 	}
 	if err != nil {
-		return ledger.Refuse("arguments."+planArgument, err.Error(), "the id of a plan")
+		return ledger.Refuse(at, err.Error(), "the id of a plan")
 	}
-	r.plan = cmp.Or(r.plan, plan)
-	return nil
+	if text == "" {
+		return nil // a model that fills in each argument of a schema
+	}
+	return plan.say(at, text)
 }
 
 // holder is the connection that a call's plan belongs to; nil: to none, and the call names it.
@@ -198,8 +200,7 @@ const warnEvery = time.Minute
 
 // ServeHTTP answers a request. One without a token is no try of one.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if ok {
+	if given, ok := tries.Bearer(r); ok {
 		now, who := time.Now(), tries.Known{From: tries.Address(r)}
 		wait := g.tries.Begin(who, now)
 		got := sha256.Sum256([]byte(given))

@@ -125,6 +125,44 @@ func TestAHeaderThatNamesNothingIsRefused(t *testing.T) {
 	}
 }
 
+// A call of which two places say different things is in neither plan, and no call with either key.
+func TestAHeaderThatContradictsTheCallIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	server := serves(t, w.gateway(mcp.Config{}, nil, config).gateway.Handler(""))
+	for name, meta := range map[string]string{"Idempotency-Key": "sagenbaum/key", "Sagenbaum-Plan": "sagenbaum/plan"} {
+		session := connectsBy(t, nil, &sdk.StreamableClientTransport{Endpoint: server.URL,
+			HTTPClient: &http.Client{Transport: headers{name: {"one"}}}}, nil)
+		_, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "add", Arguments: note{Text: "x"},
+			Meta: sdk.Meta{meta: "two"}})
+		want := fmt.Sprintf(`refused: header %s: "one", and _meta[%s] has "two"; want `, name, meta)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+	if got := lines(file); len(got) > 0 {
+		t.Errorf("the notes are %v", got)
+	}
+	plan := planOf(connectsCall(t, server.URL, nil, nil))
+	same := connectsCall(t, server.URL, headers{"Sagenbaum-Plan": {plan}}, sdk.Meta{"sagenbaum/plan": plan})
+	if same.IsError || planOf(same) != plan {
+		t.Errorf("where both say %s: %s", plan, said(same))
+	}
+}
+
+// connectsCall adds a note over a connection of its own.
+func connectsCall(t *testing.T, address string, say headers, meta sdk.Meta) *sdk.CallToolResult {
+	t.Helper()
+	session := connectsBy(t, nil, &sdk.StreamableClientTransport{Endpoint: address,
+		HTTPClient: &http.Client{Transport: say}}, nil)
+	r, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "add", Arguments: note{Text: "x"}, Meta: meta})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // A question in a call goes to its client; while calls of others are under way as well, the server is
 // told that no one knows whose it is, and one does not answer for another.
 func TestAQuestionAmongTheCallsOfSeveralClientsIsAskedOfNone(t *testing.T) {
@@ -183,6 +221,26 @@ func TestATokenOverHTTPCannotBeGuessed(t *testing.T) {
 	if status[""] != http.StatusUnauthorized || status["Bearer wrong"] != http.StatusTooManyRequests ||
 		status["Bearer secret"] == http.StatusUnauthorized || status["Bearer secret"] == http.StatusTooManyRequests {
 		t.Errorf("after many tries: %v", status)
+	}
+}
+
+// RFC 9110, 11.1: the name of a scheme has any capitals; 11.4: spaces follow it.
+func TestTheSchemeOfATokenHasAnyCapitals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	handler := w.gateway(mcp.Config{}, nil, config).gateway.Handler("secret")
+	for given, in := range map[string]bool{
+		"Bearer secret": true, "bearer secret": true, "BEARER  secret": true,
+		"Bearer SECRET": false, "bearersecret": false, "Basic secret": false, "secret": false,
+	} {
+		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+		request.Header.Set("Authorization", given)
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		if (answer.Code != http.StatusUnauthorized) != in {
+			t.Errorf("%q is answered with %d", given, answer.Code)
+		}
 	}
 }
 

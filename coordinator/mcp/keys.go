@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -220,27 +219,41 @@ func (s *Server) ends(key string) {
 	}
 }
 
-// textOf reads what a client says in metadata: one that means to say something, and does not, must
-// not have its call made in another plan, or twice.
-func textOf(meta sdk.Meta, name string, into *string) error {
+// agreed is what a client says of a call, in one place or in several.
+type agreed struct{ text, at string }
+
+// say takes what is said at a place. Where another place says something else, which of the two is
+// meant is not known.
+func (t *agreed) say(at, text string) error {
+	if t.at != "" && t.text != text {
+		return ledger.Refuse(at, fmt.Sprintf("%q, and %s has %q", value(text), t.at, value(t.text)),
+			"the same in both, or one of them alone")
+	}
+	t.text, t.at = text, at
+	return nil
+}
+
+// metadata reads what a client says in metadata: one that means to say something, and does not,
+// must not have its call made in another plan, or twice.
+func (t *agreed) metadata(meta sdk.Meta, name string) error {
 	said, given := meta[name]
 	if !given {
 		return nil
 	}
+	at := "_meta[" + name + "]"
 	text, ok := said.(string)
 	if !ok || text == "" {
 		raw, err := encode(said)
 		if err != nil {
 			return err
 		}
-		return ledger.Refuse("_meta["+name+"]", value(string(raw)), "a text that is not empty, or none")
+		return ledger.Refuse(at, value(string(raw)), "a text that is not empty, or none")
 	}
-	*into = text
-	return nil
+	return t.say(at, text)
 }
 
-// headerOf reads what a client says in a header, as textOf does, unless the metadata has said it.
-func headerOf(extra *sdk.RequestExtra, name string, into *string) error {
+// header reads what a client says in a header, as metadata does.
+func (t *agreed) header(extra *sdk.RequestExtra, name string) error {
 	if extra == nil {
 		return nil
 	}
@@ -252,6 +265,5 @@ func headerOf(extra *sdk.RequestExtra, name string, into *string) error {
 		return ledger.Refuse("header "+name, value(fmt.Sprintf("%q", said)),
 			"one text that is not empty, or no such header")
 	}
-	*into = cmp.Or(*into, said[0])
-	return nil
+	return t.say("header "+name, said[0])
 }

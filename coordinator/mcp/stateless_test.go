@@ -68,6 +68,12 @@ func TestClientsWithoutSessionsNameTheirPlans(t *testing.T) {
 		}
 	}
 	newer.call("add", map[string]any{"text": "d"}, "sagenbaum/plan", plan)
+	_, err := newer.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "add", Meta: sdk.Meta{"sagenbaum/plan": plan},
+		Arguments: map[string]any{"text": "e", "sagenbaum_plan": "another"}})
+	if err == nil || !strings.Contains(err.Error(), `refused: arguments.sagenbaum_plan: "another", and `+
+		`_meta[sagenbaum/plan] has "`+plan+`"; want `) {
+		t.Errorf("a call of two plans: %v", err)
+	}
 	if got := strings.Join(lines(file), " "); got != "older a b c d" {
 		t.Errorf("there is %s", got)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -197,4 +198,14 @@ func Address(r *http.Request) netip.Prefix {
 		return netip.Prefix{}
 	}
 	return of
+}
+
+// Bearer is the token that a request shows: the scheme has any capitals, and one space or several
+// follow it (RFC 9110, 11.4). ok is false where it shows none.
+func Bearer(r *http.Request) (token string, ok bool) {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return "", false
+	}
+	return strings.Trim(token, " "), true
 }
