@@ -200,21 +200,43 @@ func (h *Host) noted(ctx context.Context, e api.TenantEntry, late bool, run func
 }
 
 // addFlagged has the control stream name the tenants that flags have named, where it does not.
+// It tries on while that stream cannot be written, as in a cluster that elects its leaders: a
+// host without the flag serves no tenant that is not named there, and no limit of it can be set.
 func (h *Host) addFlagged(ctx context.Context, tenants []string) {
+	said := false
 	for _, tenant := range tenants {
-		if _, named := h.roster.entry(tenant); named || ctx.Err() != nil {
-			continue
-		}
-		a := h.tenancy().Do(ctx, api.TenantAdd,
-			api.TenantRequest{Tenant: tenant, Actor: h.cfg.Holder, Reason: "named by a flag of its host"})
-		if a.Changed {
-			h.roster.note(*a.Entry)
-		}
-		if a.Error != "" && ctx.Err() == nil {
-			h.log.Info("the control stream does not name a tenant that a flag does", "tenant", tenant,
-				"problem", a.Error)
+		for delay := retryDelayMin; ctx.Err() == nil; delay = min(delay*2, retryDelayMax) {
+			a := h.nameFlagged(ctx, tenant)
+			if a.Error == "" || ctx.Err() != nil {
+				break
+			}
+			if a.Field != "" {
+				h.log.Info("a tenant that a flag names is not added to the control stream", "tenant",
+					tenant, "problem", a.Error)
+				break
+			}
+			if delay == retryDelayMax && !said {
+				said = true
+				h.log.Warn("a tenant that a flag names is served, and cannot be added to the control "+
+					"stream yet: until then its limits cannot be set, and hosts without the flag do not "+
+					"serve it; it is tried again", "tenant", tenant, "problem", a.Error)
+			}
+			pause.For(ctx, delay)
 		}
 	}
+}
+
+// nameFlagged is one try of addFlagged.
+func (h *Host) nameFlagged(ctx context.Context, tenant string) (a api.TenantAnswer) {
+	if _, named := h.roster.entry(tenant); named {
+		return a
+	}
+	a = h.tenancy().Do(ctx, api.TenantAdd,
+		api.TenantRequest{Tenant: tenant, Actor: h.cfg.Holder, Reason: "named by a flag of its host"})
+	if a.Changed {
+		h.roster.note(*a.Entry)
+	}
+	return a
 }
 
 // findForgotten looks for tenants that have a second copy here and that nothing names: the control

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	js "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -153,6 +156,39 @@ func TestAServerWithoutTenantsGetsItsFirst(t *testing.T) {
 	if got := slices.Sorted(slices.Values(h.Tenants())); !slices.Equal(got, []string{"default", "shop"}) {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestATenantOfAFlagIsNamedOnceTheControlStreamTakesIt: where it takes nothing at the start, as in a
+// cluster that elects its leaders, the host tries on.
+func TestATenantOfAFlagIsNamedOnceTheControlStreamTakesIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.follow, r.first, r.tenants = true, "default", []string{}
+	client, err := js.New(r.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := js.StreamConfig{Name: jetstream.TenantsStream, Subjects: []string{"tenant.*"}, Discard: js.DiscardNew, MaxBytes: 1}
+	if _, err := client.CreateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	refused, err := r.conn.SubscribeSync("tenant.default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, _ := r.host("h1")
+	r.holds("default")
+	if _, err := refused.NextMsg(testenv.Patience); err != nil {
+		t.Fatalf("the host does not try to name it: %v", err)
+	}
+	if e, named := h.Wished("default"); named {
+		t.Fatalf("a full stream names it: %+v", e)
+	}
+	full.MaxBytes = -1
+	if _, err := client.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("it is named", func() bool { _, named := h.Wished("default"); return named })
 }
 
 // TestATenantThatTheControlStreamHasLostIsNamed, when its tiles are here, until it is added again.
