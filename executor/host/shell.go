@@ -40,16 +40,16 @@ func (s shell) Open(out *turn.Outbound) error {
 	if err != nil {
 		return err
 	}
-	cfg, meter := a.host.cfg, a.observer.Meter
+	cfg, meter, stays := a.host.cfg, a.observer.Meter, a.lead.stays()
 	pages := page.New(a.life, &out.Pages, page.Config{
 		Tenant: a.tenant, Publisher: actuator, Client: a.host.hooks, Webhooks: cfg.Webhooks,
 		Keys: cfg.WebhookKeys, EscalateAfter: cfg.EscalateAfter, Meter: meter, Workers: &a.sends,
-		Log: a.log,
+		Stays: stays, Log: a.log,
 	})
 	d := newDispatcher(&out.Flights, actuator, a.host.clock.instant, meter)
 	out.Flights.MayRun = s.mayRun(a.session.Term())
 	d.heard, d.open, d.stuckAfter = a.workers.Heard, a.openCommand, cfg.StuckAfter
-	d.stays = a.lead.stays()
+	d.stays = stays
 	d.stuck = func(f *flight, since time.Time) { pages.Tell(page.Stuck(f.Command, f.Working, since)) }
 	d.unstuck = func(f *flight) { pages.Withdraw(page.Stuck(f.Command, f.Working, time.Now())) }
 	a.out = &outbound{replies: actuator, dispatch: d, pages: pages,

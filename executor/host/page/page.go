@@ -47,7 +47,10 @@ type Config struct {
 	EscalateAfter time.Duration
 	Meter         Meter
 	Workers       *sync.WaitGroup // counts the goroutines that post; they end with Stop
-	Log           *slog.Logger
+	// Stays is false from when the tenant is another host's to page for, although its loop, which
+	// waits for room, has not stopped this pager yet; nil: it stays.
+	Stays func() bool
+	Log   *slog.Logger
 }
 
 // Meter counts pages: *observe.Meter.
@@ -210,8 +213,10 @@ func (p *Pager) send(at *turn.Delivery, hook string) {
 // errUnheard is why a page that was published is not taken.
 var errUnheard = errors.New("no reply over NATS")
 
-// waits reports whether a delivery is still to be taken; p.mu is held.
-func (p *Pager) waits(at *turn.Delivery) bool { return !p.stopped && p.pages.Waits(at) }
+// waits reports whether a delivery is still to be taken, and this host's to send; p.mu is held.
+func (p *Pager) waits(at *turn.Delivery) bool {
+	return !p.stopped && p.pages.Waits(at) && (p.Stays == nil || p.Stays())
+}
 
 // take notes that a hook has taken a delivery; p.mu is held.
 func (p *Pager) take(at *turn.Delivery, hook string) {

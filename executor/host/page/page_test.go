@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,6 +106,28 @@ func waitTaken(t *testing.T, p *Pager, n int) []executor.Paged {
 		case <-late:
 			t.Fatalf("%d pages are taken, want %d", taken, n)
 		}
+	}
+}
+
+// TestAPageIsNotSentOfATenantThatWasGivenUp: another host sends it, and hears who has taken it.
+func TestAPageIsNotSentOfATenantThatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var posts atomic.Int32
+	h := testenv.NewHook[api.Page](t, func(int, *http.Request) int {
+		if posts.Add(1) == 1 {
+			return http.StatusServiceUnavailable // and the tenant is given up
+		}
+		return http.StatusOK
+	})
+	p := pagerOn(t, r, map[string]string{"payments": h.URL})
+	p.Stays = func() bool { return posts.Load() == 0 }
+	p.Add([]executor.Page{quarantinePage(1, "payments")})
+	p.Workers.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := posts.Load(); n != 1 || p.pages.Len() != 1 {
+		t.Errorf("%d posts, %d pages that are not taken, want 1 and 1", n, p.pages.Len())
 	}
 }
 
