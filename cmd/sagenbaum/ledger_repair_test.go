@@ -81,3 +81,39 @@ func TestADamagedLedgerIsSeenAndRepairedFromTheCommandLine(t *testing.T) {
 	ask.Content(t)
 	s.End(t)
 }
+
+// TestARepairIsOfOneHost: of several halted hosts each would repair from its own tiles. Their names are
+// said, and none of them is asked; with one of them, or with a holder beside them, it is.
+func TestARepairIsOfOneHost(t *testing.T) {
+	t.Parallel()
+	a, b := api.Host{Host: "host-a", Mode: api.ModeHalted, Applied: 12}, api.Host{Host: "host-b", Mode: api.ModeHalted, Applied: 9}
+	for _, c := range []struct {
+		hosts []api.Host
+		asks  bool
+	}{
+		{[]api.Host{a, b}, false},
+		{[]api.Host{a, b, {Host: "host-c", Mode: api.ModeStandby}}, false},
+		{[]api.Host{a}, true},
+		{[]api.Host{a, b, {Host: "host-c", Mode: api.ModeHolding}}, true},
+		{nil, true},
+	} {
+		url, asked := answering(t, nil), make(chan []byte, 1)
+		conn := cmdtest.Dial(t, url)
+		for _, h := range c.hosts {
+			answers(t, conn, api.HostsSubject("default"), func([]byte) any { return api.HostAnswer{Host: h} })
+		}
+		answers(t, conn, api.AdminSubject("default", "ledger.repair"), func(data []byte) any {
+			asked <- data
+			return api.RepairAnswer{DryRun: true, Lost: "none", Carried: "none", Dropped: "none"}
+		})
+		r := cmdtest.Run(t, "ledger", "repair", "--server", url, "--dry-run", "--reason", "look first")
+		if c.asks {
+			r.Wants(t, "ledger repair", cli.ExitGood)
+		} else {
+			r.Wants(t, "ledger repair", cli.ExitFailed, "host-a (folded to 12), host-b (folded to 9)", "all of them but the one")
+		}
+		if len(asked) == 1 != c.asks {
+			t.Errorf("%+v: asked %d times", c.hosts, len(asked))
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,9 @@ with a record that says all this, and who asked for it. Before the old stream is
 deleted, what the tiles do not have of it is written to a file beside them, and an
 embedded server's own files are copied there.
 
+Where several hosts are halted, each has tiles of its own: nothing is done until all of
+them but one are stopped.
+
 --dry-run says what would be kept and what is lost, and changes nothing. Exit code 1
 when something is lost, dropped or appended again (docs/guide/repair.md).`,
 		Example: `  sagenbaum ledger repair --dry-run --reason "look first"
@@ -43,6 +47,9 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 			}
 			if err := cli.CheckActor(q.Actor); err != nil {
 				return err
+			}
+			if err := s.With(func(c *cli.Client) error { return oneHalted(cmd.Context(), c) }); err != nil {
+				return cli.Failed("repair the ledger", err)
 			}
 			answer, err := cli.Administer(cmd, s, limit, "repair the ledger", api.LedgerRepair, q)
 			if err != nil {
@@ -61,6 +68,32 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 	cmd.Flags().DurationVar(&limit, "wait-timeout", limit,
 		"how long to wait at most; the repair goes on after that")
 	return cmd
+}
+
+// oneHalted refuses a repair that several hosts would answer, each from tiles of its own: a dry run
+// would not say of which, and one of them would begin while the others say that they cannot. A host
+// that holds the tenant answers in their place.
+func oneHalted(ctx context.Context, c *cli.Client) error {
+	hosts, err := c.Hosts(ctx)
+	if err != nil {
+		return err
+	}
+	var halted []string
+	for _, h := range hosts {
+		switch h.Mode {
+		case api.ModeHolding, api.ModeGuard:
+			return nil
+		case api.ModeHalted:
+			halted = append(halted, fmt.Sprintf("%s (folded to %d)", h.Host, h.Applied))
+		}
+	}
+	if len(halted) < 2 {
+		return nil
+	}
+	return cli.Fail(cli.ExitFailed, "stop serve on all of them but the one whose tiles are to stay, "+
+		"ask again, and start the others when the repair is done",
+		"%d hosts are halted, and each would repair from its own tiles: %s; nothing was done",
+		len(halted), strings.Join(halted, ", "))
 }
 
 func writeRepair(w io.Writer, v api.RepairAnswer) {
