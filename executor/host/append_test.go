@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"testing"
@@ -303,9 +304,24 @@ func TestOneAppendIsUnderWayAtATime(t *testing.T) {
 	}
 }
 
-// TestAStoreThatNeverAnswersEndsTheHost: after some appends in a row without a reply, over a
+// TestOnlyItsOwnServerThatIsMuteEndsAHost: servers that run elsewhere are not its to restart.
+func TestOnlyItsOwnServerThatIsMuteEndsAHost(t *testing.T) {
+	t.Parallel()
+	mute := fmt.Errorf("%w: 3 appends in a row", ErrMute)
+	for _, c := range []struct {
+		storeDir string
+		err      error
+		ends     bool
+	}{{"", mute, false}, {"nats", mute, true}, {"", ErrState, true}, {"", ledger.ErrInDoubt, false}} {
+		if h := (&Host{cfg: Config{StoreDir: c.storeDir}}); h.endsBy(c.err) != c.ends {
+			t.Errorf("store folder %q, %v: the host ends=%v, want %v", c.storeDir, c.err, !c.ends, c.ends)
+		}
+	}
+}
+
+// TestAStoreThatNeverAnswersIsMute: after some appends in a row without a reply, over a
 // connection that is there. One that was stored in between begins the count anew.
-func TestAStoreThatNeverAnswersEndsTheHost(t *testing.T) {
+func TestAStoreThatNeverAnswersIsMute(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for want, errs := range map[int][]error{

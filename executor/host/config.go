@@ -95,7 +95,8 @@ type Config struct {
 	// "tiles" in Dir. One host uses it at a time.
 	TilesDir string
 	// StoreDir is the data folder of an embedded server, whose files of a damaged
-	// stream a repair keeps aside; empty: it has no access to them.
+	// stream a repair keeps aside, and which is restarted when it is mute; empty: the servers
+	// run elsewhere.
 	StoreDir string
 
 	// KeysDir is the folder of the keys that sign checkpoints; empty: "keys" in Dir.

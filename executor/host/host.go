@@ -38,9 +38,10 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
 
-// ErrMute is what Run returns when the server has stopped answering appends
-// without closing the connection, as JetStream does after a write error. Restart
-// the server, then run a new Host.
+// ErrMute is what Run returns when the server of this process (Config.StoreDir) has stopped
+// answering appends without closing the connection, as JetStream does after a write error.
+// Restart the server, then run a new Host. With servers that run elsewhere Run does not end: a
+// tenant whose appends they do not answer is given up, and begins again when they do.
 var ErrMute = errors.New("the server does not answer appends any more")
 
 // ErrNoRoom and ErrState are package store's: what New and Run return of a state store
@@ -169,7 +170,7 @@ func (h *Host) Health() []TenantHealth {
 	return all
 }
 
-// Run runs all tenants until ctx ends, or until the server is mute (ErrMute) or
+// Run runs all tenants until ctx ends, or until its own server is mute (ErrMute) or
 // the state store broken (ErrState). It returns ctx's cause, or nil when that is
 // context.Canceled. Run starts one goroutine per tenant and one for its
 // queries' subscription; all have ended when it returns.
@@ -218,6 +219,14 @@ func (h *Host) Run(ctx context.Context) error {
 		a.opened.Do(h.attaching.Done) // one that never ran
 	}
 	return why(ctx)
+}
+
+// ownsServer reports whether whoever runs this host runs the server, too, and can restart it.
+func (h *Host) ownsServer() bool { return h.cfg.StoreDir != "" }
+
+// endsBy reports whether what a tenant ran into is for whoever runs the host to act on.
+func (h *Host) endsBy(err error) bool {
+	return errors.Is(err, ErrState) || errors.Is(err, ErrMute) && h.ownsServer()
 }
 
 // unmeter takes the tenants out of the numbers: this host runs them no more.
@@ -278,7 +287,7 @@ func (h *Host) tellDigest(tenant string, records uint64, digest []byte) {
 // disks are the folders of the host's stores.
 func (h *Host) disks() []observe.Disk {
 	all := []observe.Disk{{Store: "state", Dir: h.cfg.Dir}, {Store: "tiles", Dir: h.tilesRoot()}}
-	if h.cfg.StoreDir != "" {
+	if h.ownsServer() {
 		all = append(all, observe.Disk{Store: "ledger", Dir: h.cfg.StoreDir})
 	}
 	return all

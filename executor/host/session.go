@@ -33,7 +33,7 @@ func (a *actor) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrMute), errors.Is(err, ErrState):
+		case a.host.endsBy(err):
 			return err
 		case store.Failing(err): // of the tiles, and for this process it stays so
 			return fmt.Errorf("%w: %w", ErrState, err)

@@ -35,7 +35,6 @@ type arena struct {
 	hosts   map[string]*cmdtest.Served
 	through map[string]string // host -> URLs of its own instead of the cluster's
 	inside  map[string]string // host -> network namespace
-	mayEnd  map[string]bool   // hosts that may find their server mute, and end: they are started again
 	conn    *nats.Conn
 	client  *cli.Client
 	load    *load
@@ -77,7 +76,6 @@ func plainArena(t *testing.T, c *natsCluster, ctx context.Context, ttl time.Dura
 		inside: map[string]string{},
 		orders: &orders{first: map[uint64]time.Time{}, last: map[uint64][]byte{}}, conn: c.connect(t, ctx, "host"),
 	}
-	a.mayEnd = map[string]bool{}
 	a.client = &cli.Client{Conn: a.conn, Tenant: tortureTenant, Server: "the cluster", Timeout: 500 * time.Millisecond}
 	return a
 }
@@ -273,8 +271,7 @@ func (a *arena) finish(t *testing.T, ctx context.Context) {
 	}
 	terms := checkTerms(t, messages)
 	for name, s := range a.hosts {
-		// The last append to a server that was mute may time out just now.
-		if r := s.End(t); r.Code != cli.ExitGood && (!a.mayEnd[name] || r.Code != cli.ExitFailed) {
+		if r := s.End(t); r.Code != cli.ExitGood {
 			t.Errorf("%s ended with %d", name, r.Code)
 		}
 	}
@@ -292,7 +289,6 @@ func (a *arena) finish(t *testing.T, ctx context.Context) {
 func (a *arena) awaitHosts(t *testing.T, ctx context.Context, applied uint64) {
 	t.Helper()
 	cmdtest.Until(t, ctx, fmt.Sprintf("all %d hosts have folded %d messages", len(a.hosts), applied), func() bool {
-		a.supervise(t)
 		hosts, err := a.client.Hosts(ctx)
 		folded := 0
 		for _, h := range hosts {
@@ -302,17 +298,6 @@ func (a *arena) awaitHosts(t *testing.T, ctx context.Context, applied uint64) {
 		}
 		return err == nil && folded == len(a.hosts)
 	})
-}
-
-// supervise starts the hosts again that have ended and may, as whoever runs them does.
-func (a *arena) supervise(t *testing.T) {
-	t.Helper()
-	for name := range a.mayEnd {
-		if s := a.hosts[name]; s.Ended() {
-			_ = s.Command.Wait() // it says with which code
-			a.start(t, name)
-		}
-	}
 }
 
 // checkState holds the state of a stopped host against a fold of what it has folded.
