@@ -53,13 +53,13 @@ func TestANewTenantReachesTheHubAfterTwoReloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := dial(t, server.ClientURL(), users.As("a9")...)
-	if _, err := agent.Request("saga.t2.agent.a9.p", nil, 20*time.Second); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := agent.Request("saga.t2.agent.a9.p", nil, testenv.Patience); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("after one reload: %v; if it suffices, the guides need not ask for two", err)
 	}
 	if err := server.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := agent.Request("saga.t2.agent.a9.p", nil, 20*time.Second); err != nil {
+	if _, err := agent.Request("saga.t2.agent.a9.p", nil, testenv.Patience); err != nil {
 		t.Errorf("after two reloads: %v", err)
 	}
 }
