@@ -86,7 +86,8 @@ func TestADamagedLedgerIsSeenAndRepairedFromTheCommandLine(t *testing.T) {
 // said, and none of them is asked; with one of them, or with a holder beside them, it is.
 func TestARepairIsOfOneHost(t *testing.T) {
 	t.Parallel()
-	a, b := api.Host{Host: "host-a", Mode: api.ModeHalted, Applied: 12}, api.Host{Host: "host-b", Mode: api.ModeHalted, Applied: 9}
+	a := api.Host{Host: "host-a", Mode: api.ModeHalted, Applied: 12}
+	b := api.Host{Host: "host-b", Mode: api.ModeHalted, Applied: 9}
 	for _, c := range []struct {
 		hosts []api.Host
 		asks  bool

@@ -168,7 +168,8 @@ func TestATenantOfAFlagIsNamedOnceTheControlStreamTakesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := js.StreamConfig{Name: jetstream.TenantsStream, Subjects: []string{"tenant.*"}, Discard: js.DiscardNew, MaxBytes: 1}
+	full := js.StreamConfig{Name: jetstream.TenantsStream, Subjects: []string{"tenant.*"},
+		Discard: js.DiscardNew, MaxBytes: 1}
 	if _, err := client.CreateStream(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
