@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -243,6 +244,9 @@ func asReceived(next http.Handler) http.Handler {
 		switch {
 		case errors.As(err, new(*http.MaxBytesError)):
 			http.Error(w, "the request is too large", http.StatusRequestEntityTooLarge)
+			return
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			http.Error(w, "the request has not come in time: nothing was done", http.StatusRequestTimeout)
 			return
 		case err != nil:
 			http.Error(w, "the request cannot be read", http.StatusBadRequest)

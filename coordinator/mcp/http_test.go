@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -161,6 +163,20 @@ func connectsCall(t *testing.T, address string, say headers, meta sdk.Meta) *sdk
 		t.Fatal(err)
 	}
 	return r
+}
+
+// A client whose request has not come in the time that the server of HTTP gives it is told so.
+func TestARequestThatDoesNotComeWasNotMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, _ := w.notes(t)
+	handler := w.gateway(mcp.Config{}, nil, config).gateway.Handler("")
+	request := httptest.NewRequest(http.MethodPost, "/", iotest.ErrReader(os.ErrDeadlineExceeded))
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, request)
+	if answer.Code != http.StatusRequestTimeout || !strings.Contains(answer.Body.String(), "nothing was done") {
+		t.Errorf("%d: %s", answer.Code, answer.Body)
+	}
 }
 
 // A question in a call goes to its client; while calls of others are under way as well, the server is

@@ -20,8 +20,10 @@ import (
 // tokenVariable has the token of clients over HTTP.
 const tokenVariable = "SAGENBAUM_MCP_TOKEN"
 
-// headerMax is how long a client may take to send the headers of a request.
-const headerMax = 10 * time.Second
+const (
+	headerMax  = 10 * time.Second // that a client may take to send the headers of a request
+	requestMax = 2 * time.Minute  // likewise, all of it; and that a connection may have no request
+)
 
 // checkListen wants an address of this machine: the token goes in the clear.
 func checkListen(address string) error {
@@ -58,13 +60,19 @@ func whoMayCall(token, agent string) string {
 	return who + " may call as agent " + agent + ", and see and undo what the others have done"
 }
 
+// newServer bounds how long a request may take to come. Once it has, its answer may take any time:
+// the bound ends with the body.
+func newServer(handler http.Handler, most time.Duration) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: min(most, headerMax), ReadTimeout: most}
+}
+
 // serve serves clients over HTTP until the command is interrupted.
 func (o *options) serve(cmd *cobra.Command, gateway *mcp.Gateway, agent string) error {
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return cli.Fail(cli.ExitFailed, "another port", "cannot listen: %v", err)
 	}
-	server := &http.Server{Handler: gateway.Handler(o.token), ReadHeaderTimeout: headerMax}
+	server := newServer(gateway.Handler(o.token), requestMax)
 	fmt.Fprintf(cmd.ErrOrStderr(), "serving MCP on http://%s/\n%s\n", listener.Addr(),
 		whoMayCall(o.token, agent))
 	stop := context.AfterFunc(cmd.Context(), func() { _ = server.Close() }) // clients connect again
