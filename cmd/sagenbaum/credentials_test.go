@@ -255,6 +255,32 @@ func wantKept(t *testing.T, s *cmdtest.Served, agent, clerk string) {
 	s.Ask(t, "default", "user", "rotate", "agent", "--out", empty).Wants(t, "an empty file", cli.ExitGood)
 }
 
+// TestWhoIsRemovedIsToldWhatIsStillGood: at once at the embedded server, and after an export elsewhere.
+func TestWhoIsRemovedIsToldWhatIsStillGood(t *testing.T) {
+	t.Parallel()
+	s := cmdtest.ServeFor(t, cmdtest.DataDir(t))
+	file := filepath.Join(t.TempDir(), "users")
+	export := "servers let its credentials in until they have the accounts of sagenbaum user export --file " + file
+	for _, test := range []struct {
+		add, rm []string
+		says    string
+	}{
+		{nil, nil, "its connections are closed within a second, and its key and all of its tokens are refused"},
+		{[]string{"--file", file, "--url", s.URL}, []string{"--file", file}, export + ", and are reloaded"},
+		{[]string{"--file", file, "--url", s.URL}, []string{"--file", file, "--operator", "op"},
+			export + " --format jwt --operator op"},
+	} {
+		add := append([]string{"user", "add", "coder", "--role", "agent"}, test.add...)
+		s.Ask(t, "default", add...).Wants(t, "user add", cli.ExitGood)
+		r := s.Ask(t, "default", append([]string{"user", "rm", "coder"}, test.rm...)...)
+		r.Wants(t, "user rm", cli.ExitGood)
+		if want := "agent coder of tenant default is removed: " + test.says + "\n"; r.Stdout != want {
+			t.Errorf("%v: it says %q, want %q", test.rm, r.Stdout, want)
+		}
+	}
+	s.End(t).Wants(t, "serve", cli.ExitGood)
+}
+
 // TestAUserIsRemovedOnceThereIsRoom: on a full disk it is said that the user stays one.
 func TestAUserIsRemovedOnceThereIsRoom(t *testing.T) {
 	disk := cmdtest.SmallDisk(t)

@@ -437,7 +437,8 @@ func newRotate(s *cli.Settings, p *place) *cobra.Command {
 		Use:   "rotate NAME",
 		Short: "Give a user a new key, and print its new credentials",
 		Long: `Give a user a new key, and print its new credentials. What had the old ones loses
-its connection at once.`,
+its connection within a second, and the tokens that were made of them are refused.
+With --file that is so once servers have what 'user export' writes then.`,
 		Example: "  sagenbaum user rotate coder --out coder.creds",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -476,17 +477,45 @@ func newRm(s *cli.Settings, p *place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME",
 		Short: "Remove a user; its connections are closed",
-		Long: `Remove a user. The embedded server closes its connections within a second. On a full
-disk nothing is removed, and the exit code is 2: make room, and repeat it.`,
-		Example: "  sagenbaum user rm coder",
-		Args:    cli.Exactly("NAME"),
+		Long: `Remove a user. The embedded server closes its connections within a second, and refuses
+its key and all tokens that were made of it from then on, also those with an end of
+their own; a user that is added under its name has another key. What the user has done
+stays, and its open plans with their deadlines. On a full disk nothing is removed, and
+the exit code is 2: make room, and repeat it.
+
+With --file, servers that run elsewhere let the user in until they have what
+'user export' writes then, and are reloaded, however long that is.`,
+		Example: `  sagenbaum user rm coder
+  sagenbaum user rm coder --file users && sagenbaum user export --file users > accounts.conf`,
+		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			u, err := p.find(cmd.Context(), s, args[0])
 			if err != nil {
 				return err
 			}
 			_, err = p.ask(cmd.Context(), s, api.UserRm, access.Request{User: u})
-			return err
+			if err != nil {
+				return err
+			}
+			return s.Print(cmd, map[string]string{"removed": u.Name, "tenant": u.Tenant,
+				"role": string(u.Role)}, func() {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s of tenant %s is removed: %s\n", u.Role, u.Name, u.Tenant,
+					p.stillGood())
+			})
 		},
 	}
+}
+
+// stillGood says for how long the credentials of a user who was removed let it in.
+func (p *place) stillGood() string {
+	export := "sagenbaum user export --file " + p.file
+	switch {
+	case p.file == "":
+		return "its connections are closed within a second, and its key and all of its tokens are refused"
+	case p.operator != "":
+		return "servers let its credentials in until they have the accounts of " + export +
+			" --format jwt --operator " + p.operator
+	}
+	return "servers let its credentials in until they have the accounts of " + export +
+		", and are reloaded"
 }
