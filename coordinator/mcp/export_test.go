@@ -2,12 +2,14 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
+	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
 // Program is a server that can be started.
@@ -38,6 +40,13 @@ func (s *Server) Undoes(ctx context.Context, c api.Command) error {
 func (s *Server) Delivers(ctx context.Context, c api.Command) error {
 	_, err := s.deliver(ctx, c)
 	return err
+}
+
+// Kept is what a question keeps of an answer.
+func Kept(a Ask, input, answer string) (string, error) {
+	kept, err := newExpressions().keep(a.Keep, json.RawMessage(answer),
+		triggers.BindingVars{Input: json.RawMessage(input)})
+	return string(kept), err
 }
 
 // PruneKeys removes what is kept of keys for longer than it counts.

@@ -146,15 +146,15 @@ func TestAHeaderThatContradictsTheCallIsRefused(t *testing.T) {
 	if got := lines(file); len(got) > 0 {
 		t.Errorf("the notes are %v", got)
 	}
-	plan := planOf(connectsCall(t, server.URL, nil, nil))
-	same := connectsCall(t, server.URL, headers{"Sagenbaum-Plan": {plan}}, sdk.Meta{"sagenbaum/plan": plan})
+	plan := planOf(adds(t, server.URL, nil, nil))
+	same := adds(t, server.URL, headers{"Sagenbaum-Plan": {plan}}, sdk.Meta{"sagenbaum/plan": plan})
 	if same.IsError || planOf(same) != plan {
 		t.Errorf("where both say %s: %s", plan, said(same))
 	}
 }
 
-// connectsCall adds a note over a connection of its own.
-func connectsCall(t *testing.T, address string, say headers, meta sdk.Meta) *sdk.CallToolResult {
+// adds adds a note over a connection of its own.
+func adds(t *testing.T, address string, say headers, meta sdk.Meta) *sdk.CallToolResult {
 	t.Helper()
 	session := connectsBy(t, nil, &sdk.StreamableClientTransport{Endpoint: address,
 		HTTPClient: &http.Client{Transport: say}}, nil)
@@ -176,6 +176,51 @@ func TestARequestThatDoesNotComeWasNotMade(t *testing.T) {
 	handler.ServeHTTP(answer, request)
 	if answer.Code != http.StatusRequestTimeout || !strings.Contains(answer.Body.String(), "nothing was done") {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
+	}
+}
+
+// Calls with an effect of one plan, and of one server, wait for the one before, whichever session makes
+// them; calls without one do not.
+func TestCallsOfSeveralSessionsComeOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	g := w.gateway(mcp.Config{}, nil, config).gateway
+	server := serves(t, g.Handler(""))
+	asked, answer := make(chan string, 1), make(chan struct{})
+	asks := connects(t, server.URL, &sdk.ClientOptions{ElicitationHandler: func(_ context.Context,
+		req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+		asked <- req.Params.Message
+		<-answer
+		return &sdk.ElicitResult{Action: "accept"}, nil
+	}})
+	plan := planOf(adds(t, server.URL, nil, nil))
+	ended := make(chan error, 3)
+	go func() {
+		_, err := asks.CallTool(t.Context(), &sdk.CallToolParams{Name: "ask", Arguments: note{Text: "first"},
+			Meta: sdk.Meta{"sagenbaum/plan": plan}})
+		ended <- err
+	}()
+	receive(t, asked)
+	for _, meta := range []sdk.Meta{{"sagenbaum/plan": plan}, nil} { // the same plan, and another one
+		session := connects(t, server.URL, nil)
+		go func() {
+			_, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "add", Arguments: note{Text: "later"}, Meta: meta})
+			ended <- err
+		}()
+		c := &client{t: t, gateway: g, session: session}
+		for range 3 {
+			c.does("peek", nil)
+		}
+	}
+	close(answer)
+	for range cap(ended) {
+		if err := receive(t, ended); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := lines(file); !slices.Equal(got, []string{"x", "first", "later", "later"}) {
+		t.Errorf("they came as %v", got)
 	}
 }
 

@@ -1,8 +1,10 @@
 package mcp_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -49,6 +51,39 @@ func TestAPackThatCannotWorkIsRefusedByItsField(t *testing.T) {
 	}
 }
 
+// The contracts of the guide can be read, and what they keep of an answer is what the guide says.
+func TestTheContractsOfTheGuideAreGood(t *testing.T) {
+	t.Parallel()
+	text := read(t, guide)
+	var keeps mcp.Ask
+	for _, block := range strings.Split(text, "```yaml\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		if !strings.Contains(block, "kind: MCPPack") {
+			continue
+		}
+		pack, err := mcp.ParsePack("guide.yaml", []byte(block))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before := pack.Tools["retitle_note"].Before; before != nil {
+			keeps = *before
+		}
+	}
+	from, to, cut := strings.Cut(text[strings.Index(text, "`list_notes` may answer `"):], "`before` is `")
+	quoted := func(after string) string {
+		after, _, _ = strings.Cut(after, "`")
+		return strings.Join(strings.Fields(after), " ")
+	}
+	answer, want := quoted(strings.TrimPrefix(from, "`list_notes` may answer `")), quoted(to)
+	kept, err := mcp.Kept(keeps, `{"id": "7"}`, answer)
+	if !cut || err != nil || !sameJSON(t, kept, want) {
+		t.Errorf("of %s it keeps %s, %v; the guide says %s", answer, kept, err, want)
+	}
+	if kept, err := mcp.Kept(keeps, `{"id": "7"}`, `{"at": "09:30"}`); err == nil {
+		t.Errorf("of an answer without the list it keeps %s", kept)
+	}
+}
+
 // A contract that calls a tool which its server does not have promises what can never be done. One of a
 // tool that is not there itself harms no one.
 func TestAContractThatCallsAToolWhichIsNotThereIsRefused(t *testing.T) {
@@ -80,4 +115,13 @@ func TestAContractThatCallsAToolWhichIsNotThereIsRefused(t *testing.T) {
 	if err := start(); err != nil {
 		t.Errorf("of a tool that is not there: %v", err)
 	}
+}
+
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var x, y any
+	if err := errors.Join(json.Unmarshal([]byte(a), &x), json.Unmarshal([]byte(b), &y)); err != nil {
+		t.Fatal(err)
+	}
+	return reflect.DeepEqual(x, y)
 }

@@ -257,6 +257,13 @@ func (s *notesServer) good() {
 			`{"amount":10.10,"big":123456789012345678901234567890,"key":"` + n.Key + `"}`)
 		return result, appendNote(s.file, n)
 	})
+	s.tool("mint", false, func(_ context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
+		var said struct{ Answer json.RawMessage }
+		if err := json.Unmarshal(req.Params.Arguments, &said); err != nil {
+			return nil, err
+		}
+		return &sdk.CallToolResult{StructuredContent: said.Answer}, appendNote(s.file, n)
+	})
 	s.tool("shout", false, func(_ context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
 		return text(strings.Repeat("x", tooLarge)), appendNote(s.file, n)
 	})
