@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -195,7 +196,7 @@ func (w *world) server(config mcp.ServerConfig) *mcp.Server {
 // gateway starts a gateway and connects a client.
 func (w *world) gateway(config mcp.Config, options *sdk.ClientOptions, servers ...mcp.ServerConfig) *client {
 	w.t.Helper()
-	config.Conn, config.Tenant, config.Agent = w.conn, "default", "mcp"
+	config.Conn, config.Tenant, config.Agent = w.conn, "default", cmp.Or(config.Agent, "mcp")
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.NewTextHandler(w.t.Output(), nil))
 	}
