@@ -170,7 +170,8 @@ func (s Step) name() string { return s.Tool + s.Call }
 
 // due are the calls of an undo. None is made before all are known: what one of them lacks must not
 // stop an undo half way. Errors: *stopped.
-func (s *Server) due(r Recipe, vars triggers.BindingVars, key string) (calls []due, err error) {
+func (s *Server) due(ctx context.Context, r Recipe, vars triggers.BindingVars,
+	key string) (calls []due, err error) {
 	keyed := 0
 	for _, step := range r.Undo {
 		if step.Key != "" {
@@ -183,7 +184,7 @@ func (s *Server) due(r Recipe, vars triggers.BindingVars, key string) (calls []d
 		if !holds {
 			continue
 		}
-		if err := s.x.named(step.name(), step.With, vars); err != nil {
+		if err := s.identified(ctx, step.Tool, step.name(), step.With, vars); err != nil {
 			return nil, err
 		}
 		one := due{step: step}
@@ -208,70 +209,6 @@ func stepKey(key string, nth int) string {
 		return key
 	}
 	return fmt.Sprintf("%s-%d", key, nth)
-}
-
-// named refuses a call, of an undo or its question, of which nothing says what it means: it would
-// do nothing, or something to another effect, or find nothing. Errors: *stopped.
-func (x *expressions) named(call string, with map[string]any, vars triggers.BindingVars) error {
-	missing, err := x.nameless(with, func(...*triggers.Binding) triggers.BindingVars { return vars })
-	switch {
-	case err != nil:
-		return &stopped{"recipe", err.Error()}
-	case len(missing) == 0:
-		return nil
-	}
-	return &stopped{codeUnnamed, fmt.Sprintf("nothing names the effect: what argument %s of %s "+
-		"reads is not known, so it was not called", strings.Join(missing, " and "), call)}
-}
-
-// nameless lists the arguments of a call for want of which nothing names its effect
-// (triggers.Nameless): of what an undo reads a probe names it as an output does.
-func (x *expressions) nameless(with map[string]any,
-	vars func(...*triggers.Binding) triggers.BindingVars) (missing []string, err error) {
-	var all []*triggers.Binding
-	of := map[string][]*triggers.Binding{}
-	for _, name := range sortedKeys(with) {
-		if of[name], err = x.within(with[name], nil); err != nil {
-			return nil, err
-		}
-		all = append(all, of[name]...)
-	}
-	const probe = "probe"
-	if !triggers.Nameless(all, vars, probe) {
-		return nil, nil
-	}
-	for _, name := range sortedKeys(of) {
-		if triggers.Nameless(of[name], vars, probe) {
-			missing = append(missing, fmt.Sprintf("%q", name))
-		}
-	}
-	return missing, nil
-}
-
-// within are the expressions of an argument.
-func (x *expressions) within(with any, found []*triggers.Binding) ([]*triggers.Binding, error) {
-	var err error
-	switch v := with.(type) {
-	case string:
-		if !strings.HasPrefix(v, "=") {
-			return found, nil
-		}
-		b, err := x.reader(v)
-		return append(found, b), err
-	case []any:
-		for _, item := range v {
-			if found, err = x.within(item, found); err != nil {
-				return nil, err
-			}
-		}
-	case map[string]any:
-		for _, name := range sortedKeys(v) {
-			if found, err = x.within(v[name], found); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return found, nil
 }
 
 // What is said of a call that is not made again.

@@ -270,7 +270,7 @@ func (t Tool) namelessInDoubt() string {
 	nameless := func(call string, with map[string]any) string {
 		all, err := x.within(with, nil)
 		asks := slices.ContainsFunc(all, func(b *triggers.Binding) bool { return b.Reads("probe") })
-		missing, failed := x.nameless(with, nothing)
+		missing, failed := x.nameless(with, nothing, probeRead)
 		if asks || errors.Join(err, failed) != nil || len(missing) == 0 {
 			return "" // an error was refused when the pack was read
 		}

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -131,5 +133,34 @@ func TestACallAfterTheUndoOfItsPlanSaysThatItIsUndone(t *testing.T) {
 		if !strings.Contains(told, "compensated: wrong") || strings.Contains(told, "is being undone") {
 			t.Errorf("the call says %s", told)
 		}
+	}
+}
+
+// Users with a gateway each, of an agent of its own, reach neither the plans nor the keys of each other,
+// though both gateways have one server and one folder of states.
+func TestGatewaysOfSeveralAgentsDoNotReachEachOthersPlans(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	ann := w.gateway(mcp.Config{Agent: "ann", ServeUndos: true}, nil, config)
+	bo := w.gateway(mcp.Config{Agent: "bo", ServeUndos: true}, nil, config)
+	plan := planOf(ann.call("add", map[string]any{"text": "a"}, "sagenbaum/key", "k"))
+	for _, tool := range []string{"plan_status", "plan_commit", "undo_last", "plan_fail"} {
+		if r := bo.call(tool, map[string]any{"plan": plan}); !r.IsError || strings.Contains(said(r), `"tool"`) {
+			t.Errorf("%s of another agent's plan: %s", tool, said(r))
+		}
+	}
+	if r := bo.call("add", map[string]any{"text": "b"}, "sagenbaum/plan", plan); !r.IsError {
+		t.Errorf("a call in another agent's plan: %s", said(r))
+	}
+	again := bo.call("add", map[string]any{"text": "a"}, "sagenbaum/key", "k")
+	if again.IsError || planOf(again) == plan {
+		t.Errorf("a key of another agent: %s of plan %s", said(again), planOf(again))
+	}
+	if got := lines(file); !slices.Equal(got, []string{"a", "a"}) {
+		t.Errorf("there is %v", got)
+	}
+	if r := ann.reports("plan_status", nil); r.State != ledger.StateOpen || len(r.Can) != 1 {
+		t.Errorf("the plan is %+v", r)
 	}
 }

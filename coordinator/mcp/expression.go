@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -228,4 +229,212 @@ func encode(v any) (json.RawMessage, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+// anonymous is a call of which nothing says what effect it is about.
+type anonymous struct {
+	arguments []string   // that would name it, quoted
+	is        string     // what the first of them is that was given; empty: none was
+	paths     [][]string // that they read of the output
+}
+
+func (u *anonymous) stop(call string) error {
+	is := "is not known"
+	if u.is != "" {
+		is = "is " + u.is
+	}
+	return &stopped{codeUnnamed, fmt.Sprintf("nothing names the effect: what argument %s of %s reads "+
+		"%s, so it was not called", strings.Join(u.arguments, " and "), call, is)}
+}
+
+// anonymous says of what an output has whether it names the effect of a call; nil: it does, or
+// something else does. more are variables that may name it, too.
+func (x *expressions) anonymous(with map[string]any, schema json.RawMessage,
+	vars triggers.BindingVars, more ...string) (*anonymous, error) {
+	u, known := new(anonymous), vars
+	err := x.each(with, schema, func(b *triggers.Binding, schema json.RawMessage) {
+		if !b.Reads(outputRead) {
+			return
+		}
+		value, err := b.Evaluate(vars)
+		if len(value) == 0 {
+			value = json.RawMessage("null")
+		}
+		if err != nil {
+			return // its call hears of that
+		}
+		is := noName(value, schema)
+		if is == "" {
+			return
+		}
+		for _, read := range b.Paths() {
+			if read.Path[0] != outputRead || len(read.Path) == 1 {
+				continue
+			}
+			u.paths = append(u.paths, read.Path)
+			if left, was := without(known.Output, read.Path[1:]); was {
+				known.Output = left
+				if u.is == "" {
+					u.is = is
+				}
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	u.arguments, err = x.nameless(with,
+		func(...*triggers.Binding) triggers.BindingVars { return known }, more...)
+	if err != nil || len(u.arguments) == 0 {
+		return nil, err
+	}
+	return u, nil
+}
+
+// nameless lists the arguments of a call for want of which nothing names its effect
+// (triggers.Nameless).
+func (x *expressions) nameless(with map[string]any,
+	vars func(...*triggers.Binding) triggers.BindingVars, more ...string) (missing []string,
+	err error) {
+	var all []*triggers.Binding
+	of := map[string][]*triggers.Binding{}
+	for _, name := range sortedKeys(with) {
+		if of[name], err = x.within(with[name], nil); err != nil {
+			return nil, err
+		}
+		all = append(all, of[name]...)
+	}
+	if !triggers.Nameless(all, vars, more...) {
+		return nil, nil
+	}
+	for _, name := range sortedKeys(of) {
+		if triggers.Nameless(of[name], vars, more...) {
+			missing = append(missing, fmt.Sprintf("%q", name))
+		}
+	}
+	return missing, nil
+}
+
+// within are the expressions of an argument.
+func (x *expressions) within(with any, found []*triggers.Binding) ([]*triggers.Binding, error) {
+	err := x.each(with, nil, func(b *triggers.Binding, _ json.RawMessage) { found = append(found, b) })
+	return found, err
+}
+
+// each visits the expressions of an argument, with the schema of the place of each.
+func (x *expressions) each(with any, schema json.RawMessage,
+	visit func(*triggers.Binding, json.RawMessage)) error {
+	switch v := with.(type) {
+	case string:
+		if !strings.HasPrefix(v, "=") {
+			return nil
+		}
+		b, err := x.reader(v)
+		if err == nil {
+			visit(b, schema)
+		}
+		return err
+	case []any:
+		for _, item := range v {
+			if err := x.each(item, memberOf(schema, "items"), visit); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		of := memberOf(schema, "properties")
+		for _, name := range sortedKeys(v) {
+			if err := x.each(v[name], memberOf(of, name), visit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// without leaves a value out of an object, and reports whether it was there. Of a list all goes.
+func without(object json.RawMessage, path []string) (left json.RawMessage, was bool) {
+	value := memberOf(object, path[0])
+	if len(value) == 0 {
+		return object, false
+	}
+	var err error
+	if _, failed := members(value); len(path) > 1 && failed == nil {
+		if value, was = without(value, path[1:]); !was {
+			return object, false
+		}
+		left, err = withValue(object, path[0], value)
+	} else {
+		left, err = withoutMembers(object, func(name string) bool { return name == path[0] })
+	}
+	return left, err == nil
+}
+
+// noName says what a value is that names nothing, or that its schema refuses; empty: it may be a
+// name. A list where the tool takes one names so many effects as it has items, also none.
+func noName(value, schema json.RawMessage) string {
+	kind := kindOf(value)
+	var types []string
+	if takes := memberOf(schema, "type"); json.Unmarshal(takes, &types) != nil {
+		var one string
+		if json.Unmarshal(takes, &one) == nil {
+			types = []string{one}
+		}
+	}
+	fits := slices.Contains(types, kind) || kind == "integer" && slices.Contains(types, "number")
+	switch {
+	case kind == "null":
+		return kind
+	case isEmpty(value) && (kind != "array" || !fits):
+		return "an empty " + kind
+	case len(types) > 0 && !fits:
+		return "of type " + kind + ", and it takes " + strings.Join(types, " or ")
+	}
+	var items []json.RawMessage
+	if kind != "array" || json.Unmarshal(value, &items) != nil {
+		return ""
+	}
+	for _, item := range items {
+		if is := noName(item, memberOf(schema, "items")); is != "" {
+			return "a list with an item that is " + is
+		}
+	}
+	return ""
+}
+
+// isEmpty reports whether a value has nothing in it.
+func isEmpty(value json.RawMessage) bool {
+	var v any
+	if json.Unmarshal(value, &v) != nil {
+		return false
+	}
+	switch v := v.(type) {
+	case string:
+		return strings.TrimSpace(v) == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// kindOf is the type of a value, as a schema names it.
+func kindOf(value json.RawMessage) string {
+	switch text := rawjson.TrimSpace(value); text[0] {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "boolean"
+	case '"':
+		return "string"
+	case '[':
+		return "array"
+	case '{':
+		return "object"
+	default:
+		if bytes.ContainsAny(text, ".eE") {
+			return "number"
+		}
+		return "integer"
+	}
 }

@@ -296,8 +296,13 @@ func (s *Server) remember(tools []*sdk.Tool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listed, s.hints = map[string]bool{}, map[string]bool{}
+	s.schemas = map[string]json.RawMessage{}
+	called := s.pack.tools()
 	for _, t := range tools {
 		s.listed[t.Name], s.hints[t.Name] = true, hinted(t)
+		if called[t.Name] {
+			s.schemas[t.Name] = memberOf(rawOf(t.Meta), "inputSchema")
+		}
 	}
 }
 

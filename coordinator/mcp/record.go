@@ -98,13 +98,7 @@ func (x *expressions) undoing(t Tool) (all []*triggers.Binding, err error) {
 	}
 	texts = append(texts, condition(t.Done))
 	if t.Probe != nil {
-		texts = append(texts, t.Probe.With)
-		for _, keep := range t.Probe.Keep {
-			texts = append(texts, condition(keep.Like))
-		}
-		for _, list := range t.Probe.Lists {
-			texts = append(texts, condition(list.Of), condition(list.Like), condition(list.Unlike))
-		}
+		texts = append(texts, t.Probe.With, t.Probe.keeps())
 	}
 	for _, text := range texts {
 		if all, err = x.within(text, all); err != nil {
@@ -112,6 +106,21 @@ func (x *expressions) undoing(t Tool) (all []*triggers.Binding, err error) {
 		}
 	}
 	return all, nil
+}
+
+// keeps are the expressions of what a question keeps of its answer, and makes of it; nil asks
+// nothing.
+func (a *Ask) keeps() (texts []any) {
+	if a == nil {
+		return nil
+	}
+	for _, keep := range a.Keep {
+		texts = append(texts, condition(keep.Like))
+	}
+	for _, list := range a.Lists {
+		texts = append(texts, condition(list.Of), condition(list.Like), condition(list.Unlike))
+	}
+	return texts
 }
 
 // condition is a text that is CEL as an argument has it.
@@ -152,7 +161,7 @@ func (u *run) lacking(before json.RawMessage, output map[string]json.RawMessage)
 	}
 	missing := u.missing(before, recorded)
 	if missing == "" {
-		return ""
+		return u.misnamed(before, recorded)
 	}
 	output = map[string]json.RawMessage{"after": output["after"], resultVariable: structured(u.result)}
 	whole, err := encode(output)
@@ -188,6 +197,23 @@ func (u *run) missing(before, output json.RawMessage) string {
 			if _, err := b.Evaluate(reckoned); errors.As(err, &not) && len(not.Path) > 1 {
 				return strings.Join(not.Path, ".")
 			}
+		}
+	}
+	return ""
+}
+
+// misnamed says of the first call of the undo that is not made for want of a name what was given as
+// one; empty: there is none, as far as is known before a probe is asked.
+func (u *run) misnamed(before, output json.RawMessage) string {
+	s := u.r.server
+	vars := triggers.BindingVars{Input: object(u.r.arguments), Before: before, Output: output}
+	for _, step := range u.r.contract.Undo {
+		if made, err := s.x.holds(step.When, vars); err != nil || !made {
+			continue // or it is known once the probe is asked
+		}
+		not, err := s.x.anonymous(step.With, s.schema(step.Tool), vars)
+		if err == nil && not != nil && not.is != "" {
+			return strings.Join(not.paths[0], ".") + ", which is " + not.is
 		}
 	}
 	return ""

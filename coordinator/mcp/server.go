@@ -106,6 +106,8 @@ type Server struct {
 	hidden string          // what the agent is told of those that are left out; empty: none is
 	listed map[string]bool // and at the last look; guarded by mu
 	hints  map[string]bool // those of them that say that they have no effect
+
+	schemas map[string]json.RawMessage // what those of them take that undos call
 }
 
 // NewServer checks the configuration; Start starts the server. Errors: *ledger.Refused.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -252,6 +253,9 @@ func (s *Server) follow(ctx context.Context, r Recipe, vars triggers.BindingVars
 			return nil, err
 		}
 	}
+	if err := s.misled(ctx, r, vars); err != nil {
+		return nil, err
+	}
 	done, err := s.look(ctx, r, &vars)
 	if err != nil || done {
 		return nil, err
@@ -265,7 +269,7 @@ func (s *Server) follow(ctx context.Context, r Recipe, vars triggers.BindingVars
 			return nil, &stopped{"changed", guard.Message}
 		}
 	}
-	calls, err := s.due(r, vars, key)
+	calls, err := s.due(ctx, r, vars, key)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +279,8 @@ func (s *Server) follow(ctx context.Context, r Recipe, vars triggers.BindingVars
 // look asks the probe of a recipe, and says whether there is nothing to undo.
 func (s *Server) look(ctx context.Context, r Recipe, vars *triggers.BindingVars) (bool, error) {
 	if r.Probe != nil {
-		if err := s.x.named(r.Probe.Tool+r.Probe.Call, r.Probe.With, *vars); err != nil {
+		err := s.identified(ctx, r.Probe.Tool, r.Probe.Tool+r.Probe.Call, r.Probe.With, *vars)
+		if err != nil {
 			return false, err
 		}
 		answer, err := s.ask(ctx, *r.Probe, *vars)
@@ -295,4 +300,93 @@ func (s *Server) look(ctx context.Context, r Recipe, vars *triggers.BindingVars)
 		return false, &stopped{"recipe", err.Error()}
 	}
 	return done, nil
+}
+
+// An undo may know its effect only by what the call has answered. Where that is not there, or can
+// be the name of nothing, as null, an empty text, or a list where a tool takes a text, the undo
+// would find nothing, or something else; and a condition such as !(output.result.id in probe.ids)
+// would say that it is done. So it is not asked, and not sent.
+
+// probeRead is the variable in which an undo reads what its probe has answered.
+const probeRead = "probe"
+
+// identified refuses a call, of an undo or its question, of which nothing says what it means: it
+// would do nothing, or something to another effect, or find nothing. Errors: *stopped, or why it is
+// not known what the tool takes.
+func (s *Server) identified(ctx context.Context, tool, call string, with map[string]any,
+	vars triggers.BindingVars) error {
+	schema, err := s.takes(ctx, tool)
+	if err != nil {
+		return err
+	}
+	switch u, err := s.x.anonymous(with, schema, vars, probeRead); {
+	case err != nil:
+		return &stopped{"recipe", err.Error()}
+	case u != nil:
+		return u.stop(call)
+	}
+	return nil
+}
+
+// misled refuses an undo whose own conditions, or what its question keeps, read a name that names
+// nothing: what they say then is about no effect. Errors: as identified.
+func (s *Server) misled(ctx context.Context, r Recipe, vars triggers.BindingVars) error {
+	for _, step := range r.Undo {
+		if made, err := s.x.holds(step.When, vars); err == nil && !made {
+			continue
+		}
+		schema, err := s.takes(ctx, step.Tool)
+		if err != nil {
+			return err
+		}
+		u, err := s.x.anonymous(step.With, schema, vars)
+		if err != nil {
+			return &stopped{"recipe", err.Error()}
+		}
+		if u == nil {
+			continue
+		}
+		texts := r.Probe.keeps()
+		if u.is != "" { // else done has no answer, and the probe is not asked
+			texts = append(texts, condition(r.Done))
+			if r.Probe != nil {
+				texts = append(texts, r.Probe.With)
+			}
+		}
+		all, err := s.x.within(texts, nil)
+		if err != nil {
+			return &stopped{"recipe", err.Error()}
+		}
+		if slices.ContainsFunc(all, u.readBy) {
+			return u.stop(step.name())
+		}
+	}
+	return nil
+}
+
+// readBy reports whether an expression reads what would name the effect.
+func (u *anonymous) readBy(b *triggers.Binding) bool {
+	return slices.ContainsFunc(b.Paths(), func(read triggers.Read) bool {
+		return slices.ContainsFunc(u.paths, func(path []string) bool {
+			n := min(len(path), len(read.Path))
+			return slices.Equal(path[:n], read.Path[:n])
+		})
+	})
+}
+
+// takes is the schema of the arguments of a tool; empty: it has none.
+func (s *Server) takes(ctx context.Context, tool string) (json.RawMessage, error) {
+	if tool == "" {
+		return nil, nil
+	}
+	if _, err := s.has(ctx, tool); err != nil {
+		return nil, fmt.Errorf("what %s takes is not known: %w", tool, err)
+	}
+	return s.schema(tool), nil
+}
+
+func (s *Server) schema(tool string) json.RawMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.schemas[tool]
 }

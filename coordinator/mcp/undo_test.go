@@ -12,6 +12,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 	"github.com/sagenbaum/sagenbaum/coordinator/worker"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -106,6 +107,11 @@ func TestAnUndoThatNothingNamesIsNotSent(t *testing.T) {
 			false},
 		{"a question that nothing names", "add", "probe: {tool: remove, with: {text: =output.result.id}}, " +
 			"done: 'probe != null', undo: [{tool: send, with: {text: =input.text}}]", false},
+		{"what is kept of a probe", "add", "probe: {tool: tell, keep: {notes: {like: '=[{\"text\": output.result.id}]', " +
+			"by: [text]}}}, done: 'probe.notes.size() == 0', undo: [{tool: remove, with: {text: =output.result.id}}]", false},
+		{"a list of a probe", "add", "probe: {tool: tell, lists: [{name: left, of: =probe.notes, " +
+			"like: '=[output.result.id]', any: [text]}]}, done: 'probe.left.size() == 0', " +
+			"undo: [{tool: remove, with: {text: =output.result.id}}]", false},
 		{"the input tells it", "add", "undo: [{tool: remove, with: {text: =input.text, key: =output.result.id}}]", true},
 		{"nothing is to be undone", "add", "probe: {tool: peek}, done: 'input.text in probe.notes', " +
 			"undo: [{tool: remove, with: {text: =output.result.id}}]", true},
@@ -223,5 +229,61 @@ func TestAnUndoThatWasInterruptedIsNotMadeAgain(t *testing.T) {
 		if err := s.Undoes(t.Context(), command("remove")); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// What an answer has in the place of a name, and is none: no undo is sent for it, no condition says that
+// it is done, and the owner hears what it is, as the agent does before.
+func TestAnAnswerThatNamesNothingIsNoName(t *testing.T) {
+	t.Parallel()
+	const undo = "undo: [{tool: remove, with: {text: =output.result.id}}]"
+	contracts := map[string]string{
+		"blind":     undo,
+		"in":        "probe: {tool: peek}, done: '!(output.result.id in probe.notes)', " + undo,
+		"exists":    "probe: {tool: peek}, done: '!probe.notes.exists(n, n == output.result.id)', " + undo,
+		"has":       "probe: {tool: peek}, done: '!has(output.result.id)', " + undo,
+		"choice":    "probe: {tool: peek}, done: '!(output.?result.?id.orValue(0) in probe.notes)', " + undo,
+		"the probe": "probe: {tool: peek, with: {key: =output.result.id}}, done: 'probe.notes.size() == 0', " + undo,
+		"keep": "probe: {tool: tell, keep: {notes: {like: '=[{\"text\": output.result.id}]', by: [text]}}}, " +
+			"done: 'probe.notes.size() == 0', " + undo,
+		"lists": "probe: {tool: tell, lists: [{name: left, of: =probe.notes, like: '=[output.result.id]', any: [text]}]}, " +
+			"done: 'probe.left.size() == 0', " + undo,
+	}
+	for answer, is := range map[string]string{
+		`{"id":null}`:       "null",
+		`{"id":""}`:         "an empty string",
+		`{"id":" "}`:        "an empty string",
+		`{"id":[]}`:         "an empty array",
+		`{"id":{}}`:         "an empty object",
+		`{"id":["a"]}`:      "of type array, and it takes string",
+		`{"id":{"text":1}}`: "of type object, and it takes string",
+		`{"id":7}`:          "of type integer, and it takes string",
+		`{"id":7.5}`:        "of type number, and it takes string",
+		`{"id":true}`:       "of type boolean, and it takes string",
+	} {
+		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			for name, contract := range contracts {
+				config, file := w.packed(t, "  mint: {class: compensable, timeout: 2s, fidelity: exact, "+contract+"}\n")
+				c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+				plan := planOf(c.call("mint", map[string]any{"text": "a", "answer": json.RawMessage(answer)}))
+				if r := c.reports("what_can_be_undone", nil); len(r.Can) != 1 ||
+					r.Can[0].How != "not exact: its undo reads output.result.id, which is "+is {
+					t.Errorf("%s: before: %+v", name, r.Can)
+				}
+				r := c.reports("plan_fail", nil)
+				if len(r.Undone) > 0 || len(r.Stands) != 1 ||
+					!strings.Contains(r.Stands[0].How, `argument "text" of remove reads is `+is+", so it was not called") {
+					t.Errorf("%s: it says %+v", name, r)
+				}
+				if state := w.state(plan, ledger.StateQuarantined); state != ledger.StateQuarantined {
+					t.Errorf("%s: the plan is %s", name, state)
+				}
+				if got := lines(file); !slices.Equal(got, []string{"a"}) {
+					t.Errorf("%s: the notes are %v", name, got)
+				}
+			}
+		})
 	}
 }
