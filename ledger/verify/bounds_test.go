@@ -81,6 +81,25 @@ func TestAReportSaysUpToWhen(t *testing.T) {
 	}
 }
 
+// TestACheckpointSaysWhereItEnds, of any size.
+func TestACheckpointSaysWhereItEnds(t *testing.T) {
+	var log []ledger.Message
+	for i := range uint64(1200) {
+		log = append(log, ledger.Message{Sequence: 2*i + 1, Subject: "saga.t.fact.s", StampNs: int64(i+1) * 1e9,
+			Data: commitOf(t, &pb.Record{Kind: &pb.Record_FactRetracted{FactRetracted: &pb.FactRetracted{Key: "k"}}})})
+	}
+	key := newSigner(t, "t", 1)
+	leaves := leavesOf(t, log)
+	for _, size := range []int{511, 512, 513, 1024, 1199} {
+		r := checked(t, packed(t, leaves, key.sign(t, head(leaves[:size]))), verify.Options{Keys: []string{key.key}})
+		last := log[size-1]
+		if at := time.Unix(0, last.StampNs).UTC().Format(time.RFC3339); r.Signed.Size != uint64(size) ||
+			r.Signed.Through != last.Sequence || r.Signed.Time != at {
+			t.Errorf("%d records end at %d of %s, want %d of %s", size, r.Signed.Through, r.Signed.Time, last.Sequence, at)
+		}
+	}
+}
+
 func commitOf(t testing.TB, r *pb.Record) []byte {
 	t.Helper()
 	data, err := proto.Marshal(&pb.Commit{MinReader: 1, Records: []*pb.Record{r}})

@@ -66,7 +66,8 @@ func TestABundleOfAPlanShowsNothingElse(t *testing.T) {
 			t.Errorf("%s: %d facts, want %d", c.golden, s.Facts, c.facts)
 		}
 		r := checked(t, data, verify.Options{Keys: []string{key.key}})
-		if r.Verdict != verify.CannotTell || r.Signed.Size != r.Size || r.Size-r.Withheld != s.Shown {
+		if r.Verdict != verify.CannotTell || r.Signed.Size != r.Size || r.Size-r.Withheld != s.Shown ||
+			r.Signed.Through != r.Last || r.Last == 0 {
 			t.Errorf("%s: %s %+v %s", c.golden, r.Verdict, r, told(r))
 		}
 		for _, d := range r.Doubts {
