@@ -144,6 +144,7 @@ func TestACheckpointIsKeptForTheNextTime(t *testing.T) {
 	longer, _, _ := facts(t, 500)
 	file := put(t, "b", data)
 	kept := filepath.Join(t.TempDir(), "kept")
+	other := put(t, "other", []byte(ledger.Checkpoint{Origin: ledger.Origin("u"), Size: 900}.Text()+"\n— u x\n"))
 	for _, c := range []struct {
 		name string
 		args []string
@@ -165,6 +166,8 @@ func TestACheckpointIsKeptForTheNextTime(t *testing.T) {
 			"no checkpoint was kept: " + kept + " has one of 500 records, and this bundle's last one has 300"},
 		{"which changes nothing", []string{put(t, "l", longer), "--key", key, "--before", kept}, 0,
 			"500 records of the checkpoint"},
+		{"where another ledger's is", []string{file, "--key", key, "--keep", other}, 0, "PROVEN"},
+		{"which is replaced", []string{file, "--key", key, "--before", other}, 0, "400 records of the checkpoint"},
 		{"to no regular file", []string{file, "--key", key, "--keep", os.DevNull}, 0, "PROVEN"},
 		{"kept nowhere", []string{file, "--key", key, "--keep", filepath.Join(kept, "x")}, 2, "cannot keep"},
 	} {

@@ -21,8 +21,12 @@ func TestAHostThatWaitsForRoomGivesItsTenantsUp(t *testing.T) {
 	mode := func(h *Host) string { return h.roster.of("t").board.Mode() }
 	r.eventually("h2 stands by", func() bool { return mode(second) == api.ModeStandby })
 
+	stays := first.roster.of("t").lead.stays()
 	first.roster.waits("no room on disk 1")
 	r.eventually("h2 holds", func() bool { return mode(second) == api.ModeHolding })
+	if stays() {
+		t.Error("h1 sends on, although h2 holds")
+	}
 	if mode(first) != api.ModeDegraded {
 		t.Errorf("h1 is %s", mode(first))
 	}
