@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -380,9 +381,29 @@ func TestAPreviewOfAPart(t *testing.T) {
 		shown.Steps[0].Action != "c" || shown.Steps[1].Action != "b" {
 		t.Errorf("%+v, %v", shown, err)
 	}
-	shown, err = view.NewReader(s.kv, "t", nil).Preview(api.PreviewQuery{Plan: "p", Action: "z"}, s.now)
-	if err != nil || shown.Refused == "" {
-		t.Errorf("%+v, %v", shown, err)
+	for _, id := range []string{"z", "id:z", "id:2"} {
+		shown, err = view.NewReader(s.kv, "t", nil).Preview(api.PreviewQuery{Plan: "p", Action: id}, s.now)
+		if err != nil || !strings.Contains(shown.Refused, fmt.Sprintf("no action %q", strings.TrimPrefix(id, "id:"))) {
+			t.Errorf("%s: %+v, %v", id, shown, err)
+		}
+	}
+}
+
+// TestANumberMeansAnActionToPeopleAlone: an agent names its actions by their ids.
+func TestANumberMeansAnActionToPeopleAlone(t *testing.T) {
+	s := newSchedule(t)
+	s.play("open a a+ b b+ c c+")
+	reader := view.NewReader(s.kv, "t", nil)
+	for _, text := range []string{"b", "2", "3", "id:b", "number:2"} {
+		want := map[string]string{"3": "c"}[text]
+		answer, err := reader.Reviews(api.ReviewQuery{Plan: "p", Action: text}, s.now)
+		if err != nil || answer.Action != cmp.Or(want, "b") {
+			t.Errorf("%s: %+v, %v", text, answer, err)
+		}
+		shown, err := reader.PreviewOf("a1", api.PreviewQuery{Plan: "p", Action: text}, s.now)
+		if err != nil || (shown.Refused == "") != (text == "b") {
+			t.Errorf("%s: %+v, %v", text, shown, err)
+		}
 	}
 }
 

@@ -199,7 +199,7 @@ func TestAnErasedTenantStaysErasedWithoutTheServersFolder(t *testing.T) {
 	s.End(t)
 	must(t, os.RemoveAll(filepath.Join(dir, "nats")))
 
-	for range 2 { // from beside the tiles, then from the stream again
+	for again := range 2 { // from beside the tiles, then from the stream again
 		s = cmdtest.ServeFor(t, dir)
 		for _, tenant := range []string{"shop", "default"} {
 			shown := s.Ask(t, tenant, "tenant", "show", tenant)
@@ -212,6 +212,11 @@ func TestAnErasedTenantStaysErasedWithoutTheServersFolder(t *testing.T) {
 			"status as a user of it", cli.ExitNotAllowed)
 		s.Ask(t, "default", "tenant", "ls").Wants(t, "tenant ls", cli.ExitGood)
 		s.End(t).Wants(t, "serve", cli.ExitGood)
+		for _, tenant := range []string{"shop", "default"} {
+			if again == 0 {
+				must(t, os.Remove(filepath.Join(dir, "executor", "tiles", tenant+".erased")))
+			}
+		}
 	}
 }
 

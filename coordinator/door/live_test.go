@@ -325,6 +325,9 @@ func (l *live) request(conn *nats.Conn, user string) caller {
 		answer := l.read(reply.Data)
 		if e, ok := answer["error"].(map[string]any); ok {
 			status = int(e["status"].(float64))
+			if reply.Header.Get("Nats-Service-Error-Code") != fmt.Sprint(status) || reply.Header.Get("Nats-Service-Error") == "" {
+				l.t.Errorf("%s: status %d, and the headers are %v", verb, status, reply.Header)
+			}
 		}
 		return status, answer
 	}

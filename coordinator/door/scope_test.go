@@ -100,4 +100,7 @@ func TestOneActionThatWaitsIsShownWhole(t *testing.T) {
 			t.Errorf("%s: %v", request, review)
 		}
 	}
+	if got := l.good(l.post, "boss", "review.list", `{"plan":"p","action":"1"}`); len(got["reviews"].([]any)) > 0 {
+		t.Errorf("by a number, which is no id: %v", got)
+	}
 }

@@ -521,14 +521,19 @@ func TestAResumedPlanSaysTheSame(t *testing.T) {
 // givesUp cancels a call of a tool once it has left its line in a file.
 func (w *world) givesUp(c *client, tool, file string) {
 	w.t.Helper()
+	w.leaves(c, tool, "x", file)
+}
+
+func (w *world) leaves(c *client, tool, text, file string) {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 	called := make(chan error, 1)
 	go func() {
-		_, err := c.session.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: note{Text: "x"}})
+		_, err := c.session.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: note{Text: text}})
 		called <- err
 	}()
-	w.until("it is called", func() bool { return len(lines(file)) == 1 })
+	w.until("it is called", func() bool { return slices.Contains(lines(file), text) })
 	cancel()
 	if <-called == nil {
 		w.t.Error("it has answered")

@@ -67,3 +67,24 @@ func TestALateAnswerCountsWhileItsPlanIsBeingUndone(t *testing.T) {
 		t.Errorf("%+v, left %v", got, lines(file))
 	}
 }
+
+// An answer that comes before the server is told that no one waits counts as well, and an error proves
+// nothing.
+func TestALateAnswerIsWhatItSays(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"soon": "exact", "error": "no one knows whether it has happened"} {
+		w := newWorld(t)
+		config, file := w.notes(t)
+		c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+		w.leaves(c, "lazy", text, file)
+		if err := appendNote(file, note{Text: "go"}); err != nil {
+			t.Fatal(err)
+		}
+		c.does("add", map[string]any{"text": "next"}) // once nothing of the other one can happen any more
+		for _, e := range c.reports("what_can_be_undone", nil).Can {
+			if e.Tool == "lazy" && !strings.Contains(e.How, want) {
+				t.Errorf("%s: %s", text, e.How)
+			}
+		}
+	}
+}

@@ -11,9 +11,14 @@ import (
 // sessions are two of one gateway, with the file of its notes.
 func sessions(t *testing.T) (w *world, file string, a, b *client) {
 	t.Helper()
+	return sessionsOf(t, mcp.Config{ServeUndos: true})
+}
+
+func sessionsOf(t *testing.T, gateway mcp.Config) (w *world, file string, a, b *client) {
+	t.Helper()
 	w = newWorld(t)
 	config, file := w.notes(t)
-	first := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	first := w.gateway(gateway, nil, config)
 	server := serves(t, first.gateway.Handler(""))
 	connect := func() *client {
 		return &client{t: t, gateway: first.gateway, session: connects(t, server.URL, nil)}
@@ -60,6 +65,26 @@ func TestAnAgentHearsWhatAnotherSessionHasDoneToItsPlan(t *testing.T) {
 			t.Errorf("%s: the call after that, under %s after %s, says %s", name, planOf(again), plan, said(again))
 		}
 		a.does("plan_fail", nil)
+	}
+}
+
+// A plan that is not over yet is not called undone: what stays would be done again.
+func TestAnAgentHearsOfAPlanThatIsNotOverYet(t *testing.T) {
+	t.Parallel()
+	w, file, a, b := sessionsOf(t, mcp.Config{})
+	b.gateway.WaitsForUndos(time.Millisecond)
+	plan := planOf(a.call("add", map[string]any{"text": "earlier"}))
+	b.does("plan_fail", with(plan))
+	if r := a.call("add", map[string]any{"text": "more"}); !strings.Contains(said(r), "the plan is being undone") {
+		t.Errorf("while it is being undone: %s", said(r))
+	}
+	plan = planOf(a.call("add", map[string]any{"text": "earlier"}))
+	w.leaves(a, "lazy", "error", file)
+	a.does("add", map[string]any{"text": "next"}) // once the other call is in doubt
+	_ = b.call("plan_commit", with(plan))         // which waits for the owner
+	b.does("plan_status", with(plan))
+	if r := a.call("add", map[string]any{"text": "more"}); !strings.Contains(said(r), "it is committed") {
+		t.Errorf("while its commit waits: %s", said(r))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -309,8 +310,14 @@ func (s *notesServer) bad() {
 	})
 	s.tool("lazy", false, func(ctx context.Context, _ *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
 		err := appendNote(s.file, n)
-		<-ctx.Done() // it is told that no one waits, and has done it all the same
+		for n.Text == "soon" && !slices.Contains(lines(s.file), "go") && ctx.Err() == nil {
+			<-time.After(time.Millisecond)
+		}
+		if n.Text != "soon" {
+			<-ctx.Done() // it is told that no one waits, and has done it all the same
+		}
 		result := text("added")
+		result.IsError = n.Text == "error"
 		result.StructuredContent = map[string]any{"id": n.Text}
 		return result, err
 	})

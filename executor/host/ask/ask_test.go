@@ -280,3 +280,19 @@ func TestATenantWhoseStoresWaitForRoomIsDegraded(t *testing.T) {
 	b.Waits("")
 	shows(api.ModeHolding, "")
 }
+
+// TestACommitIsSettledWhereItWaitsForItsOwnerAlone: what a probe is still asked may be known later.
+func TestACommitIsSettledWhereItWaitsForItsOwnerAlone(t *testing.T) {
+	owners, probed := api.Doubt{Action: "a", Owner: true}, api.Doubt{Action: "b"}
+	for _, c := range []struct {
+		doubts []api.Doubt
+		want   bool
+	}{
+		{nil, false}, {[]api.Doubt{owners}, true}, {[]api.Doubt{owners, owners}, true},
+		{[]api.Doubt{owners, probed}, false}, {[]api.Doubt{probed}, false},
+	} {
+		if got := allOwners(c.doubts); got != c.want {
+			t.Errorf("%+v: %v", c.doubts, got)
+		}
+	}
+}
