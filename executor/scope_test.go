@@ -1,7 +1,6 @@
 package executor_test
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -385,24 +384,6 @@ func TestAPreviewOfAPart(t *testing.T) {
 		shown, err = view.NewReader(s.kv, "t", nil).Preview(api.PreviewQuery{Plan: "p", Action: id}, s.now)
 		if err != nil || !strings.Contains(shown.Refused, fmt.Sprintf("no action %q", strings.TrimPrefix(id, "id:"))) {
 			t.Errorf("%s: %+v, %v", id, shown, err)
-		}
-	}
-}
-
-// TestANumberMeansAnActionToPeopleAlone: an agent names its actions by their ids.
-func TestANumberMeansAnActionToPeopleAlone(t *testing.T) {
-	s := newSchedule(t)
-	s.play("open a a+ b b+ c c+")
-	reader := view.NewReader(s.kv, "t", nil)
-	for _, text := range []string{"b", "2", "3", "id:b", "number:2"} {
-		want := map[string]string{"3": "c"}[text]
-		answer, err := reader.Reviews(api.ReviewQuery{Plan: "p", Action: text}, s.now)
-		if err != nil || answer.Action != cmp.Or(want, "b") {
-			t.Errorf("%s: %+v, %v", text, answer, err)
-		}
-		shown, err := reader.PreviewOf("a1", api.PreviewQuery{Plan: "p", Action: text}, s.now)
-		if err != nil || (shown.Refused == "") != (text == "b") {
-			t.Errorf("%s: %+v, %v", text, shown, err)
 		}
 	}
 }

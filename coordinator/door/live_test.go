@@ -326,7 +326,8 @@ func (l *live) request(conn *nats.Conn, user string) caller {
 		answer := l.read(reply.Data)
 		if e, ok := answer["error"].(map[string]any); ok {
 			status = int(e["status"].(float64))
-			if reply.Header.Get("Nats-Service-Error-Code") != fmt.Sprint(status) || reply.Header.Get("Nats-Service-Error") == "" {
+			code := reply.Header.Get("Nats-Service-Error-Code")
+			if code != fmt.Sprint(status) || reply.Header.Get("Nats-Service-Error") == "" {
 				l.t.Errorf("%s: status %d, and the headers are %v", verb, status, reply.Header)
 			}
 		}

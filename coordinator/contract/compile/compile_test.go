@@ -212,7 +212,8 @@ func TestWhatCanNeverBeReadIsRefused(t *testing.T) {
 		{"before.with.name", "meta.attempt is null here, always",
 			func(c *contract.Contract) { c.Before.With["name"] = "=meta.attempt" }},
 		{"probe.with.name", "meta.keys is null here, always; did you mean key?", func(c *contract.Contract) {
-			c.Probe = &contract.Probe{Call: "git.branch.get", With: map[string]any{"name": "=meta.keys"}, Answer: "probe.presence"}
+			c.Probe = &contract.Probe{Call: "git.branch.get", With: map[string]any{"name": "=meta.keys"},
+				Answer: "probe.presence"}
 		}},
 		{"triggers[t]", "reads action.amount, which is payload", func(c *contract.Contract) {
 			c.Triggers = map[string]string{"t": "action.amount > 5"}
