@@ -57,7 +57,7 @@ func TestServersElsewhereThatAnswerNoAppendEndNoHost(t *testing.T) {
 		t.Helper()
 		late := time.After(testenv.Patience)
 		board := h.roster.of("t").board
-		for mode, problem := board.Health(); !is(mode, problem); mode, problem = board.Health() {
+		for mode, problem, _ := board.Health(); !is(mode, problem); mode, problem, _ = board.Health() {
 			select {
 			case <-ended:
 				t.Fatalf("the host has ended: %v", why)
