@@ -125,13 +125,6 @@ func TestAHeaderThatNamesNothingIsRefused(t *testing.T) {
 	if got := lines(file); len(got) > 0 {
 		t.Errorf("the notes are %v", got)
 	}
-	session := connectsBy(t, nil, &sdk.StreamableClientTransport{Endpoint: server.URL,
-		HTTPClient: &http.Client{Transport: headers{"Sagenbaum-Plan": {"of-the-header"}}}}, nil)
-	result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "add", Arguments: note{Text: "x"},
-		Meta: sdk.Meta{"sagenbaum/plan": "of-the-metadata"}})
-	if err != nil || !strings.Contains(said(result), "of-the-metadata") {
-		t.Errorf("beside metadata: %v, %v", result, err)
-	}
 }
 
 // A call of which two places say different things is in neither plan, and no call with either key.
