@@ -70,7 +70,7 @@ func Refuse(field, problem, want string) error {
 // Halted says that a guard found the stream to contradict itself or what was
 // folded before. Nothing may be dispatched until it is repaired.
 type Halted struct {
-	Guard    string // "G1" (contiguity) or "G2" (anchor), as in docs/architecture.md
+	Guard    string // "G1" to "G5", "reader" or "core", as in docs/architecture.md
 	Sequence uint64 // where
 	Problem  string
 }

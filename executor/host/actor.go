@@ -140,7 +140,9 @@ func (a *actor) loop(ctx context.Context, messages <-chan decoded, broke <-chan 
 			a.takeAnswers()
 		case <-paged:
 		case <-a.proof.Wake():
-			a.proof.Take()
+			if err := a.proof.Take(); err != nil {
+				return err
+			}
 		case <-destroyed:
 		case <-a.wake.C:
 		}

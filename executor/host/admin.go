@@ -83,6 +83,10 @@ func (a *actor) whileHalted(ctx, poll context.Context, halted *ledger.Halted) bo
 		switch {
 		case r.Rebuild != nil && (halted.Guard == "G2" || halted.Guard == "G3"):
 			return errors.Is(a.dropState(r), errRefold)
+		case r.Rebuild != nil && halted.Guard == "G5":
+			r.Refuse(fmt.Errorf("the tenant is halted by G5, and the tiles here have what the state was "+
+				"folded from: stop this host, move executor/state and executor/tiles/%s of its data away, "+
+				"and start it", a.tenant))
 		case r.Repair != nil:
 			answer, err := repair.Halted(ctx, a.repairs(), r.Repair.Query, halted)
 			r.Repair.Answer(answer, err)

@@ -209,7 +209,7 @@ func (r *rig) signAlone(host string) *pb.CheckpointSigned {
 	}
 	s := proof.New(proof.Config{Tenant: "t", KeysDir: filepath.Join(r.dir, host, "keys"),
 		Times: proof.Times{After: 1}, Log: slog.New(slog.DiscardHandler)})
-	s.Open(noCheckpoints{}, tl)
+	s.Open(r.t.Context(), noCheckpoints{}, tl, nil)
 	if err := s.Sign(true, nothing); err != nil {
 		r.t.Fatal(err)
 	}

@@ -177,7 +177,7 @@ func TestAClaimThatIsRefusedForATermThatWasNotFolded(t *testing.T) {
 		}
 	}
 	a.store = oneMessage{err: errors.New("no answer")}
-	for last, want := range map[uint64]string{0: "", 2: "", 3: "G3", 4: ""} { // 4 is on its way
+	for last, want := range map[uint64]string{0: "", 2: "", 3: "G5", 4: ""} { // 4 is on its way
 		refused := fmt.Errorf("cannot append: %w", &ledger.Fenced{Last: last})
 		for _, fence := range []uint64{0, 1} {
 			if err := a.guards().Fence(t.Context(), fence, refused); guardOf(err) != want {

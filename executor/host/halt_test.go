@@ -104,6 +104,46 @@ func TestWhatAScrubHasFoundHaltsAfterARestart(t *testing.T) {
 	}
 }
 
+// TestAHostThatHasFoldedAnotherHistoryHaltsAtACheckpoint: as one does that has read from a server
+// with another history and goes on where the two agree again. No guard sees that; what another host
+// has signed shows it, when it is folded, and at the next start.
+func TestAHostThatHasFoldedAnotherHistoryHaltsAtACheckpoint(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(done)
+	r.signAfter = time.Hour
+	_, stop := r.host("h1")
+	at := r.assert("k", "1")
+	r.plan("p", 1, 0)
+	r.caughtUp()
+	stop()
+	r.otherTiles("h1", at)
+
+	r.signAfter = time.Millisecond
+	_, stop = r.host("h2")
+	r.checkpoint()
+	stop()
+
+	r.signAfter = time.Hour
+	for range 2 {
+		_, stop = r.host("h1")
+		if s := r.halted("G5"); s.Halted.Sequence != at {
+			t.Errorf("halted at %d, and the difference is at %d: %s", s.Halted.Sequence, at, s.Problem)
+		}
+		stop()
+	}
+	for _, folder := range []string{"tiles", "state", "snapshots"} {
+		if err := os.RemoveAll(filepath.Join(r.dir, "h1", folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.host("h1")
+	r.fail("p")
+	if got := r.ended("p"); got.State != ledger.StateCompensated {
+		t.Errorf("%+v", got)
+	}
+}
+
 // confirmClock says, as an operator, that the clock is right.
 func (r *rig) confirmClock() {
 	r.t.Helper()

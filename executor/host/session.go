@@ -277,7 +277,7 @@ func (a *actor) attach(ctx context.Context) error {
 	if err := a.noteTerm(ctx); err != nil {
 		return err
 	}
-	a.proof.Open(a.state, a.tiles)
+	a.proof.Open(ctx, a.state, a.tiles, a.stream)
 	a.session = turn.NewSession(turn.Config{
 		Tenant: a.tenant, Holder: a.host.cfg.Holder, Cascade: a.host.cfg.Cascade,
 		MemoryMax: a.host.cfg.MemoryBytes, NewID: jetstream.NewID, Ahead: turn.RunMax,

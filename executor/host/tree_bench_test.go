@@ -121,7 +121,7 @@ func foldWithTiles(b *testing.B, messages []ledger.Message, signs bool) time.Dur
 	}
 	fold, count := &signedSoFar{}, 0
 	signer := proof.New(proof.Config{Tenant: "t", KeysDir: dir, Times: proof.Times{After: time.Hour}, Log: tl.Log})
-	signer.Open(fold, tl)
+	signer.Open(b.Context(), fold, tl, nil)
 	take := func() {
 		signer.Take()
 		for _, record := range signer.Records(1, 1) {

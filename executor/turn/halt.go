@@ -15,7 +15,7 @@ type Halt struct {
 // nothing, as the guard that found it finds it again, or it is not the ledger's.
 func KeepHalt(h *ledger.Halted, createdNs int64) (kept Halt, keep bool) {
 	return Halt{h.Guard, h.Sequence, h.Problem, createdNs},
-		h.Guard == "G1" || h.Guard == "G3" || h.Guard == "G4"
+		h.Guard == "G1" || h.Guard == "G3" || h.Guard == "G4" || h.Guard == "G5"
 }
 
 // Again returns the halt of an earlier session where it still holds, nil where it does

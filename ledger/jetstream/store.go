@@ -131,7 +131,7 @@ func (s *Store) Get(ctx context.Context, sequence uint64) (ledger.Message, error
 		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence,
 			StreamName(s.tenant), ctx.Err())
 	default: // not there, or its header is damaged, so that the answer hides its subject
-		return s.getFromLeader(ctx, sequence)
+		return s.GetFromLeader(ctx, sequence)
 	}
 	return ledger.Message{
 		Sequence: raw.Sequence, StampNs: raw.Time.UnixNano(), Subject: raw.Subject,
@@ -161,7 +161,9 @@ func askLeader(ctx context.Context, conn *nats.Conn, stream, which string) (answ
 	return answer, err
 }
 
-func (s *Store) getFromLeader(ctx context.Context, sequence uint64) (ledger.Message, error) {
+// GetFromLeader is Get from the leader of the stream, which no replica answers for: one may
+// lag, or have another history.
+func (s *Store) GetFromLeader(ctx context.Context, sequence uint64) (ledger.Message, error) {
 	fail := func(err error) (ledger.Message, error) {
 		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence,
 			StreamName(s.tenant), err)

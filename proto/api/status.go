@@ -86,7 +86,7 @@ type Status struct {
 
 // Halt is what a guard has found, for which a tenant is halted.
 type Halt struct {
-	Guard    string `json:"guard"`    // G1, G2, G3, G4, core or reader, as in docs/architecture.md
+	Guard    string `json:"guard"`    // G1 to G5, core or reader, as in docs/architecture.md
 	Sequence uint64 `json:"sequence"` // where
 	Problem  string `json:"problem"`
 }

@@ -13,6 +13,7 @@ func TestAHaltedTenantIsTold(t *testing.T) {
 		{"G1", "records are missing: sagenbaum ledger repair --dry-run"},
 		{"G2", "not the ledger that was folded before: "},
 		{"G3", "put the right ones back; else sagenbaum ledger repair --dry-run"},
+		{"G5", "move executor/state and executor/tiles/TENANT of its data away"},
 		{"reader", "a newer sagenbaum"},
 		{"core", "the ledger is whole"},
 	} {

@@ -28,6 +28,9 @@ func HaltedNext(halt *api.Halt) string {
 	case "G3", "G4":
 		return "the stream is not what its copy in tiles says: if these came from elsewhere, or are " +
 			"another tenant's, put the right ones back; else " + KeepLedger
+	case "G5":
+		return "what this host has folded is not what the leader of the stream has: stop it, move " +
+			"executor/state and executor/tiles/TENANT of its data away, and start it (docs/guide/repair.md)"
 	case "core":
 		return "the ledger is whole, and this version cannot go on from it: keep its data folder " +
 			"as it is, report the problem, and run a later version on the same folder " +

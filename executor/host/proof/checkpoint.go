@@ -94,6 +94,7 @@ type Signer struct {
 	said   uint64         // size of the one whose record is on its way; 0: none is
 	digest *stateDigest   // of a snapshot, to be signed
 	floor  uint64         // records up to the last rotation: what is smaller the old key has signed
+	check  checking       // what other hosts have signed
 	rotate *rotationAsked // under way
 
 	file sync.Mutex // of the checkpoint; whoever has it may wait for the disk, so the loop never does
@@ -128,9 +129,11 @@ func (s *Signer) signal() {
 // Wake has a value when there is something to Take, or a turn is to end with Sign.
 func (s *Signer) Wake() <-chan struct{} { return s.wake }
 
-// Open begins a session: it finds out what no checkpoint covers.
-func (s *Signer) Open(state State, t *tiles.Writer) {
+// Open begins a session, which ctx ends: it finds out what no checkpoint covers. What others have
+// signed is held against the tiles, and these against the leader of the stream.
+func (s *Signer) Open(ctx context.Context, state State, t *tiles.Writer, leader Leader) {
 	s.state, s.tiles = state, t
+	s.check = newChecking(ctx, leader, state.Signed())
 	s.since, s.retry, s.busy, s.ready, s.said, s.digest, s.rotate = time.Time{}, time.Time{}, false,
 		nil, 0, nil, nil
 	s.results = make(chan signed, 1)
@@ -178,8 +181,10 @@ func (s *Signer) Fenced() {
 // whether it is effective, and why not.
 func (s *Signer) Folded(e ledger.Entry, effective bool, reason string) {
 	if k := e.Record.GetCheckpointSigned(); k != nil {
-		if k.Size == s.said {
+		if own := k.Size == s.said; own {
 			s.said = 0
+		} else if effective {
+			s.check.wants(k, e.Address.Sequence)
 		}
 		if effective {
 			s.size = max(s.size, k.Size)
@@ -206,6 +211,7 @@ func (s *Signer) Folded(e ledger.Entry, effective bool, reason string) {
 // signed. It comes at the end of a turn. write writes all that was folded to the tiles, before
 // a tree is taken; the error is its.
 func (s *Signer) Sign(holding bool, write func() error) error {
+	s.holdAgainst()
 	if !holding || s.busy || s.ready != nil || s.said != 0 {
 		return nil
 	}
@@ -270,8 +276,16 @@ func (s *Signer) start(d *stateDigest, write func() error) error {
 	return nil
 }
 
-// Take takes what other goroutines have left: a tree that was signed, a digest to be signed.
-func (s *Signer) Take() {
+// Take takes what other goroutines have left: a tree that was signed, a digest to be signed. The
+// error halts the tenant: another host has signed something else than what was folded here.
+func (s *Signer) Take() error {
+	select {
+	case err := <-s.check.results:
+		if err := s.checked(err); err != nil {
+			return err
+		}
+	default:
+	}
 	select {
 	case r := <-s.results:
 		s.take(r)
@@ -282,6 +296,7 @@ func (s *Signer) Take() {
 		s.digest = &d
 	default:
 	}
+	return nil
 }
 
 // take takes a result. What could not be signed is tried again later.

@@ -135,7 +135,7 @@ func TestADigestOfBeforeARotationIsNotSigned(t *testing.T) {
 		}
 		state.Flush()
 	}
-	s.Open(state, tl)
+	s.Open(t.Context(), state, tl, nil)
 	t.Cleanup(s.Close)
 	fold(message(t, 1, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
 		&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1"}}}))
@@ -180,7 +180,7 @@ func TestAFileThatWaitsForTheDiskHoldsUpNoTurn(t *testing.T) {
 	tl := emptyTiles(t)
 	state := executor.Open(rows.NewMemoryKV(), "t", nil)
 	s := New(Config{Tenant: "t", KeysDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	s.Open(state, tl)
+	s.Open(t.Context(), state, tl, nil)
 	t.Cleanup(s.Close)
 	keep(t, tl, factAt(t, 1))
 	s.file.Lock() // whoever writes it waits for the disk

@@ -147,7 +147,7 @@ func (g *Guard) term(sequence uint64) error {
 	if source.Term && mine.Sequence == sequence {
 		return nil
 	}
-	return &ledger.Halted{Guard: "G3", Sequence: sequence,
+	return &ledger.Halted{Guard: "G5", Sequence: sequence,
 		Problem: "the leader of the stream has a term here, and the tiles another record, which was " +
 			"folded: it was read from a server that has another history"}
 }

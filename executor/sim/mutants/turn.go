@@ -56,7 +56,7 @@ var ofTurns = []mutant{
 		"if h.CreatedNs != head.CreatedNs || h.Sequence == 0 || h.Sequence > copied {",
 		"if h.CreatedNs != head.CreatedNs || h.Sequence <= copied {"},
 	{"what a scrub has found is not kept", "executor/turn/halt.go",
-		"h.Guard == \"G3\" || h.Guard == \"G4\"", "h.Guard == \"G3\""},
+		"h.Guard == \"G3\" || h.Guard == \"G4\" ||", "h.Guard == \"G3\" ||"},
 	{"a mended ledger stays halted", "executor/turn/halt.go",
 		"if err != nil || is {", "if err != nil || is && head.Last == 0 {"},
 	{"a page that was not taken is forgotten", "executor/turn/ready.go",
