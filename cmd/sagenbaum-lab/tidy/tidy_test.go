@@ -93,7 +93,7 @@ var layers = map[string][]string{
 		"executor/host/pause", "executor/host/webclient"},
 	"executor/host/pause": {},
 	"executor/host/proof": {"proto/sagenbaum/v1", "proto/api", "executor/host/vault", "ledger", "ledger/access",
-		"executor/rowspb", "executor/host/store", "executor/host/tiles", "executor/host/webclient"},
+		"executor/rowspb", "executor/host/pause", "executor/host/store", "executor/host/tiles", "executor/host/webclient"},
 	"executor/host/repair": {"proto/sagenbaum/v1", "proto/api", "ledger", "ledger/jetstream", "executor", "executor/turn",
 		"executor/host/pause", "executor/host/store", "executor/host/tiles"},
 	"executor/host/vault": {"proto/api", "ledger", "ledger/access", "ledger/jetstream", "ledger/seal", "executor",

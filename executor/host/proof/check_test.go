@@ -38,21 +38,25 @@ func (l *leading) GetFromLeader(_ context.Context, sequence uint64) (ledger.Mess
 	return l.messages[sequence-1], nil
 }
 
+// signedElsewhere is a checkpoint of four records that is folded after two more.
+type signedElsewhere struct {
+	other   uint64 // sequence at which the leader has something else; 0: none
+	flip    byte   // of the root that was signed
+	own     bool   // this host has signed it
+	leader  leading
+	restart bool // before it is held against the tiles
+
+	halted uint64 // at a sequence; 0: it is not
+	log    string // has it
+	asks   bool   // the leader
+}
+
 // TestWhatAnotherHostHasSignedIsHeldAgainstTheTiles: where they have another root, the leader of the
 // stream says who is wrong. Only a host whose tiles are is halted, when it folds the checkpoint and
 // when it begins after it; one whose own record it is asks nothing.
 func TestWhatAnotherHostHasSignedIsHeldAgainstTheTiles(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		other   uint64 // sequence at which the leader has something else; 0: none
-		flip    byte   // of the root that was signed
-		own     bool
-		leader  leading
-		halted  uint64
-		log     string
-		asks    bool
-		restart bool
-	}{
+	for name, c := range map[string]signedElsewhere{
 		"the same":                    {},
 		"the leader differs":          {other: 3, flip: 1, halted: 3, asks: true, log: "another root"},
 		"the leader differs, restart": {other: 3, flip: 1, halted: 3, asks: true, restart: true},
@@ -63,63 +67,68 @@ func TestWhatAnotherHostHasSignedIsHeldAgainstTheTiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var log strings.Builder
-			tl, state := emptyTiles(t), executor.Open(rows.NewMemoryKV(), "t", nil)
-			s := New(Config{Tenant: "t", KeysDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil)),
-				Times: Times{After: time.Hour, Retry: time.Millisecond}})
-			s.Open(t.Context(), state, tl, &c.leader)
-			t.Cleanup(s.Close)
-			fold := func(m ledger.Message) {
-				t.Helper()
-				c.leader.messages = append(c.leader.messages, m)
-				for _, e := range keep(t, tl, m) {
-					result := state.Apply(e)
-					s.Folded(e, result.Verdict == executor.Effective, result.Reason)
-				}
-				state.Flush()
-			}
-			fold(message(t, 1, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
-				&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2"}}}))
-			for sequence := uint64(2); sequence <= 5; sequence++ {
-				fold(factAt(t, sequence))
-			}
-			root, err := tiles.NewTree(tl.Files, tl.Edge.Clone()).Prover().Root(4)
-			if err != nil {
-				t.Fatal(err)
-			}
-			root[0] ^= c.flip
-			if c.own {
-				s.said = 4
-			}
-			fold(message(t, 6, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, &pb.Record{Term: 1,
-				Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{Size: 4, Root: root[:]}}}))
-			if c.other != 0 {
-				c.leader.messages[c.other-1].StampNs++
-			}
-			if c.restart {
-				s.Open(t.Context(), state, tl, &c.leader)
-			}
-			if err := s.Sign(false, nil); err != nil {
-				t.Fatal(err)
-			}
-			if s.check.busy == c.own {
-				t.Fatalf("it is held against the tiles: %v", s.check.busy)
-			}
-			if !c.own {
-				<-s.Wake()
-			}
-			err = s.Take()
-			var halted *ledger.Halted
-			if errors.As(err, &halted); (c.halted != 0) != (err != nil) || err != nil &&
-				(halted == nil || halted.Guard != "G5" || halted.Sequence != c.halted) {
-				t.Errorf("%v, want a halt at %d", err, c.halted)
-			}
-			if asked := c.leader.asked > 0; asked != c.asks || !strings.Contains(log.String(), c.log) {
-				t.Errorf("asked %v; the log has %s", asked, log.String())
-			}
-			if s.check.busy || s.check.said != nil {
-				t.Error("it is not done")
-			}
+			c.run(t)
 		})
+	}
+}
+
+func (c signedElsewhere) run(t *testing.T) {
+	t.Helper()
+	var log strings.Builder
+	tl, state := emptyTiles(t), executor.Open(rows.NewMemoryKV(), "t", nil)
+	s := New(Config{Tenant: "t", KeysDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Times: Times{After: time.Hour, Retry: time.Millisecond}})
+	s.Open(t.Context(), state, tl, &c.leader)
+	t.Cleanup(s.Close)
+	fold := func(m ledger.Message) {
+		t.Helper()
+		c.leader.messages = append(c.leader.messages, m)
+		for _, e := range keep(t, tl, m) {
+			result := state.Apply(e)
+			s.Folded(e, result.Verdict == executor.Effective, result.Reason)
+		}
+		state.Flush()
+	}
+	fold(message(t, 1, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
+		&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2"}}}))
+	for sequence := uint64(2); sequence <= 5; sequence++ {
+		fold(factAt(t, sequence))
+	}
+	root, err := tiles.NewTree(tl.Files, tl.Edge.Clone()).Prover().Root(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root[0] ^= c.flip
+	if c.own {
+		s.said = 4
+	}
+	fold(message(t, 6, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, &pb.Record{Term: 1,
+		Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{Size: 4, Root: root[:]}}}))
+	if c.other != 0 {
+		c.leader.messages[c.other-1].StampNs++
+	}
+	if c.restart {
+		s.Open(t.Context(), state, tl, &c.leader)
+	}
+	if err := s.Sign(false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if s.check.busy == c.own {
+		t.Fatalf("it is held against the tiles: %v", s.check.busy)
+	}
+	if !c.own {
+		<-s.Wake()
+	}
+	err = s.Take()
+	var halted *ledger.Halted
+	if errors.As(err, &halted); (c.halted != 0) != (err != nil) || err != nil &&
+		(halted == nil || halted.Guard != "G5" || halted.Sequence != c.halted) {
+		t.Errorf("%v, want a halt at %d", err, c.halted)
+	}
+	if asked := c.leader.asked > 0; asked != c.asks || !strings.Contains(log.String(), c.log) {
+		t.Errorf("asked %v; the log has %s", asked, log.String())
+	}
+	if s.check.busy || s.check.said != nil {
+		t.Error("it is not done")
 	}
 }
