@@ -117,3 +117,33 @@ func TestAVariableThatSaysWhereTheDataIsIsPartOfTheName(t *testing.T) {
 		t.Errorf("%s by a variable that a server at a URL does not have", now)
 	}
 }
+
+// Two servers of one command whose files are in other folders are undone under other names, however
+// the folders are written.
+func TestTheFoldersOfAServerArePartOfItsName(t *testing.T) {
+	t.Parallel()
+	state, folder, other := t.TempDir(), t.TempDir(), t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(folder, link); err != nil {
+		t.Fatal(err)
+	}
+	undo := func(roots ...string) string {
+		t.Helper()
+		s, err := mcp.NewServer(mcp.ServerConfig{Name: "git", Command: "server", State: state, Roots: roots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		return s.Undo()
+	}
+	a, both := undo(folder), undo(folder, other)
+	if none, b := undo(), undo(other); a == none || a == b || b == none || both == a || both == b {
+		t.Errorf("%s, %s, %s and %s", none, a, b, both)
+	}
+	if got := undo(link); got != a {
+		t.Errorf("%s by a link, was %s", got, a)
+	}
+	if got := undo(other, folder, folder); got != both {
+		t.Errorf("%s in another order, was %s", got, both)
+	}
+}

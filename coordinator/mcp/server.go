@@ -47,8 +47,8 @@ type ServerConfig struct {
 	Inherited map[string]string
 
 	// Instance names what undoes its effects, the same in every process that reaches the same
-	// data; default from the name, the folder State, the command line, and the variables that
-	// packs name.
+	// data; default from the name, the folder State, the command line, Roots, and the variables
+	// that packs name.
 	Instance string
 
 	// Roots are the folders in which the undos of a pack with files work; default those among
@@ -209,15 +209,21 @@ func SamePlace(to, from string) error {
 	return nil
 }
 
-// instance names a server by the place of its states, its command line, and the variables that say
-// which data it works on.
+// instance names a server by the place of its states, its command line, and the variables and
+// folders that say which data it works on.
 func (c ServerConfig) instance(place string, packs []Pack) string {
 	parts := append([]string{place, cmp.Or(c.Command, c.URL)}, c.Args...)
 	for i, part := range parts {
-		if resolved, ok := folder(part); ok && i > 1 {
-			parts[i] = resolved
+		if i > 1 {
+			parts[i] = resolved(part)
 		}
 	}
+	roots := make([]string, 0, len(c.Roots))
+	for _, root := range c.Roots {
+		roots = append(roots, "--root="+resolved(root))
+	}
+	slices.Sort(roots)
+	parts = append(parts, slices.Compact(roots)...)
 	for _, name := range sortedKeys(c.Env) {
 		parts = append(parts, name+"="+c.Env[name])
 	}
@@ -233,6 +239,14 @@ func (c ServerConfig) instance(place string, packs []Pack) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	name := c.Name[:min(len(c.Name), 40)]
 	return name + "-" + hex.EncodeToString(sum[:4])
+}
+
+// resolved is an argument, with the folder that it names resolved.
+func resolved(argument string) string {
+	if at, ok := folder(argument); ok {
+		return at
+	}
+	return argument
 }
 
 // folder resolves an argument that is a folder; a server reads ~ itself, since no shell does.
