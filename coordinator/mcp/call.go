@@ -334,6 +334,9 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		return problem("%v. Nothing was done.", err), nil
 	}
 	t.markAgain(ctx) // before the lock, for which others wait
+	if err := t.tell(ctx); err != nil {
+		return problem("%v. Nothing was done.", err), nil
+	}
 	if r.contract.staged() {
 		return g.stage(ctx, t, r, &effect{Action: action, print: print,
 			past: pastPrint(capability, digest[:])}, input)

@@ -75,6 +75,19 @@ func (g *Gateway) FailMark(plan string) (missing bool) {
 	return t.mark == ""
 }
 
+// MarksLater asks for a savepoint as after a call, and reports whether it has heard of a part that
+// was undone.
+func (g *Gateway) MarksLater(plan string) (heard bool) {
+	t := g.plans.known(nil, plan)
+	t.markLater(g.life)
+	if t.awaitMark(g.life) != nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.parts) > 0
+}
+
 // WaitsForUndos has the tools that undo wait for no longer than this.
 func (g *Gateway) WaitsForUndos(d time.Duration) { g.patience = d }
 

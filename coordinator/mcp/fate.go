@@ -531,15 +531,20 @@ func (p *plans) take(session *sdk.ServerSession, of *tracked) *news {
 	return n
 }
 
-// untold says, once, what another session has done to a plan of this one; of nil: to the one that
-// has ended. Errors: coordinator.ErrUnwound and the like, nil: nothing.
+// untold says, once, what others have done to a plan of this session; of nil: another session to the
+// one that has ended. Errors: coordinator.ErrUnwound and the like, nil: nothing.
 func untold(ctx context.Context, g *Gateway, session *sdk.ServerSession, of *tracked) error {
 	n := g.plans.take(session, of)
+	var heard error
+	if of != nil {
+		heard = of.tell(ctx)
+	}
 	switch {
 	case n == nil:
-		return nil
+		return heard
 	case !n.ended:
-		return fmt.Errorf("%w: %s", coordinator.ErrPartUndone, strings.Join(n.parts, "; "))
+		return errors.Join(heard,
+			fmt.Errorf("%w: %s", coordinator.ErrPartUndone, strings.Join(n.parts, "; ")))
 	}
 	over := n.of.ended()
 	past, err := g.look(ctx, n.of)

@@ -422,3 +422,68 @@ func TestThePlanOfAClientWithoutAnUndoLeftCanFail(t *testing.T) {
 		t.Errorf("there is %v", got)
 	}
 }
+
+// A client hears of a block before it goes on or commits, also where a savepoint of the gateway has
+// heard it first. The next call can be undone alone.
+func TestAClientHearsOfABlockBeforeItGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, looks := range map[string]bool{"after a look": true, "without one": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			config, file := w.notes(t)
+			c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+			plan := planOf(c.call("add", map[string]any{"text": "one"}))
+			c.does("add", map[string]any{"text": "two"})
+			w.appends(ledger.Source{Tenant: "default", Class: ledger.ClassVerdict, Name: "compliance"},
+				&pb.Record{Plan: plan, Action: "2", Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{
+					Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, Reason: "policy 7"}}})
+			w.until("the call is undone", func() bool { return slices.Equal(lines(file), []string{"one"}) })
+			if state := w.state(plan, ledger.StateOpen); state != ledger.StateOpen {
+				t.Fatal(state)
+			}
+			if looks {
+				c.reports("what_can_be_undone", nil).wants(t, "answered", "open: undone [2], stands [], can [1]")
+			}
+			const part = "a part of the plan was undone: action 2 and what came after it"
+			if r := c.call("add", map[string]any{"text": "three"}); !r.IsError || !strings.Contains(said(r), part) ||
+				!strings.HasSuffix(said(r), "Nothing was done.") {
+				t.Errorf("%s", said(r))
+			}
+			c.does("add", map[string]any{"text": "three"})
+			c.reports("undo_last", nil).wants(t, "undo_last", "open: undone [3], stands [], can []")
+			if got := lines(file); !slices.Equal(got, []string{"one"}) {
+				t.Errorf("there is %v", got)
+			}
+		})
+	}
+}
+
+// What only the savepoint after a call has heard keeps a client from committing until it knows.
+func TestAClientHearsOfABlockBeforeItCommits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	plan := planOf(c.call("add", map[string]any{"text": "one"}))
+	c.does("add", map[string]any{"text": "two"})
+	w.appends(ledger.Source{Tenant: "default", Class: ledger.ClassVerdict, Name: "compliance"},
+		&pb.Record{Plan: plan, Action: "2", Kind: &pb.Record_VerdictGiven{VerdictGiven: &pb.VerdictGiven{
+			Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_BLOCK, Reason: "policy 7"}}})
+	w.until("the call is undone", func() bool { return slices.Equal(lines(file), []string{"one"}) })
+	if state := w.state(plan, ledger.StateOpen); state != ledger.StateOpen {
+		t.Fatal(state)
+	}
+	w.until("a savepoint has heard it", func() bool { return c.gateway.MarksLater(plan) })
+	const part = "a part of the plan was undone: action 2 and what came after it"
+	if r := c.call("plan_commit", nil); !r.IsError || !strings.Contains(said(r), part) ||
+		!strings.HasSuffix(said(r), "Nothing was committed") {
+		t.Errorf("%s", said(r))
+	}
+	if r := c.call("plan_commit", nil); r.IsError {
+		t.Error(said(r))
+	}
+	if got := w.state(plan, ledger.StateCommitted); got != ledger.StateCommitted {
+		t.Error(got)
+	}
+}

@@ -55,6 +55,7 @@ type tracked struct {
 	marks   int               // number of the savepoint before the next effect
 	mark    string            // its name, once it is set; empty: it is not
 	marking chan struct{}     // closed when mark is known
+	parts   []error           // of it that were undone: a savepoint has heard it, and no client
 	over    error             // why no effect joins it any more
 	settled bool              // it has ended for good, and all of it is undone or stays
 	budget  budget            // of undos without a connection
@@ -368,7 +369,10 @@ func (p *plans) leave(ctx context.Context, t *tracked) (waits bool, err error) {
 	}
 	switch onDisconnect {
 	case CommitPlan:
-		if err = t.plan.Commit(ctx); undoneInstead(err) {
+		if err = t.tell(ctx); err == nil {
+			err = t.plan.Commit(ctx)
+		}
+		if undoneInstead(err) {
 			err = nil // someone else was faster
 		}
 		waits = err == nil && t.delivers()
@@ -522,15 +526,23 @@ func (t *tracked) take(ctx context.Context) (release func(), err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	if err := t.awaitMark(ctx); err != nil {
+		<-t.turn
+		return nil, err
+	}
+	return func() { <-t.turn }, nil
+}
+
+// awaitMark waits until a savepoint that is on its way is stored, or is not.
+func (t *tracked) awaitMark(ctx context.Context) error {
 	t.mu.Lock()
 	marking := t.marking
 	t.mu.Unlock()
 	select {
 	case <-marking:
-		return func() { <-t.turn }, nil
+		return nil
 	case <-ctx.Done():
-		<-t.turn
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -553,12 +565,32 @@ func (t *tracked) markNow(ctx context.Context) {
 	t.mu.Lock()
 	name, set := markName(t.marks), t.mark != ""
 	t.mu.Unlock()
-	if set || t.plan.Savepoint(ctx, name) != nil { // one that is in doubt is asked for again
+	if set {
 		return
 	}
+	err := t.plan.Savepoint(ctx, name)
 	t.mu.Lock()
-	t.mark = name
-	t.mu.Unlock()
+	defer t.mu.Unlock()
+	var part *coordinator.PartUndone
+	switch {
+	case err == nil: // one that is in doubt is asked for again
+		t.mark = name
+	case errors.As(err, &part): // it is said once, and a client must hear it before it commits
+		t.parts = append(t.parts, part)
+	}
+}
+
+// tell says, once, what a savepoint has heard of parts of the plan that were undone. Errors:
+// coordinator.ErrPartUndone, ctx's; nil: nothing.
+func (t *tracked) tell(ctx context.Context) error {
+	if err := t.awaitMark(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	parts := t.parts
+	t.parts = nil
+	return errors.Join(parts...)
 }
 
 // markAgain stores the savepoint before a call where that has failed, as while the server of the
