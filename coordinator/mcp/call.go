@@ -502,10 +502,8 @@ func (u *run) after(ctx context.Context, vars triggers.BindingVars) json.RawMess
 // where all is as it was.
 func (u *run) failure(vars triggers.BindingVars, before, after json.RawMessage) error {
 	err := errors.New(value(text(u.result)))
-	if u.r.contract.NotTaken != "" {
-		if not, failed := u.r.server.x.holds(u.r.contract.NotTaken, vars); failed == nil && not {
-			return coordinator.NotTaken(err)
-		}
+	if u.r.server.notTaken(u.r.contract, vars) {
+		return coordinator.NotTaken(err)
 	}
 	same, failed := u.r.server.unchanged(before, after, u.r.server.settled)
 	if failed != nil {

@@ -90,12 +90,21 @@ func (s *Server) unmade(tool Tool, input json.RawMessage, result *sdk.CallToolRe
 		return true, failed
 	}
 	err = errors.New(value(text(result)))
+	return !s.notTaken(tool, triggers.BindingVars{Input: input, Result: structured(result)}), err
+}
+
+// notTaken reports whether the contract of a tool says of its error that nothing has happened. A
+// condition without an answer does not, and is said: it would never be true.
+func (s *Server) notTaken(tool Tool, vars triggers.BindingVars) bool {
 	if tool.NotTaken == "" {
-		return true, err
+		return false
 	}
-	not, unread := s.x.holds(tool.NotTaken, triggers.BindingVars{Input: input,
-		Result: structured(result)})
-	return unread != nil || !not, err
+	not, err := s.x.holds(tool.NotTaken, vars)
+	if err != nil {
+		s.logger.Warn("the not_taken of a tool does not say whether a call that has failed was made: "+
+			"it may have been", "server", s.config.Name, "error", err)
+	}
+	return err == nil && not
 }
 
 // notMade is an error before a call: its time may be over, and yet it is known not to be made.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -70,6 +71,25 @@ func TestAnUndoWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
 				t.Errorf("the notes are %v, want %v", got, test.notes)
 			}
 		})
+	}
+}
+
+// A not_taken that reads what an error does not have is never true, and it is said.
+func TestANotTakenWithoutAnAnswerIsSaid(t *testing.T) {
+	t.Parallel()
+	for condition, silent := range map[string]bool{"result.code == 3": false, "result == \"3\"": true} {
+		w := newWorld(t)
+		config, _ := w.packed(t, "  fail: {class: irreversible, not_taken: '"+condition+"'}\n")
+		var log strings.Builder
+		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		c := w.gateway(mcp.Config{}, nil, config)
+		if r := c.call("fail", map[string]any{"text": "x"}); !r.IsError {
+			t.Error(said(r))
+		}
+		if quiet := !strings.Contains(log.String(), "not_taken"); quiet != silent ||
+			!silent && !strings.Contains(log.String(), "result.code == 3") {
+			t.Errorf("%s: the log has %q", condition, log.String())
+		}
 	}
 }
 
