@@ -107,9 +107,10 @@ func (r request) refused() error {
 // request reads a call.
 func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (request, error) {
 	r := request{session: req.Session, plain: isPlain(ctx), shown: req.Params.Name,
-		arguments: req.Params.Arguments, answers: req.Params.InputResponses}
+		answers: req.Params.InputResponses}
 	var plan, key agreed
-	err := cmp.Or(plan.metadata(req.Params.Meta, planMeta), key.metadata(req.Params.Meta, keyMeta),
+	err := cmp.Or(r.takes(req.Params.Arguments),
+		plan.metadata(req.Params.Meta, planMeta), key.metadata(req.Params.Meta, keyMeta),
 		plan.header(req.Extra, planHeader), key.header(req.Extra, keyHeader))
 	if err == nil && r.plain {
 		err = r.unplan(&plan)
@@ -152,6 +153,18 @@ func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (reques
 			Message: fmt.Sprintf("unknown tool %q", r.shown)}
 	}
 	return r, err
+}
+
+// takes takes the arguments of a call; null is none, as some clients write it.
+func (r *request) takes(arguments json.RawMessage) error {
+	switch text := bytes.TrimSpace(arguments); {
+	case len(text) == 0 || string(text) == "null":
+	case text[0] == '{':
+		r.arguments = arguments
+	default:
+		return ledger.Refuse("arguments", fmt.Sprintf("%.40s", text), "an object")
+	}
+	return nil
 }
 
 // harmless reports whether a call has no effect.

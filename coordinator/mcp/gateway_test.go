@@ -213,6 +213,12 @@ func TestOutcomesOfCalls(t *testing.T) {
 			t.Errorf("add %s: %+v %v", text, result, err)
 		}
 	}
+	for _, arguments := range []any{[]string{"a"}, "a", 7} {
+		_, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "add", Arguments: arguments})
+		if wireCode(err) != jsonrpc.CodeInvalidParams || !strings.Contains(err.Error(), "want an object") {
+			t.Errorf("arguments %v: %v", arguments, err)
+		}
+	}
 	if got := c.call("add", map[string]any{"text": "dry", "dry": true}); said(got) != "would add" {
 		t.Errorf("dry: %s", said(got))
 	}
