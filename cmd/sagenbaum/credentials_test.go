@@ -230,6 +230,21 @@ func TestCredentialsOfAnotherRoleAreRefusedAtOnce(t *testing.T) {
 	}
 }
 
+// TestAHostWhoseServersAreNotThereSaysThat, and not that its credentials are wrong: as where it boots
+// before them.
+func TestAHostWhoseServersAreNotThereSaysThat(t *testing.T) {
+	t.Parallel()
+	users := testenv.Users(t, access.User{Name: "h1", Role: access.Host, Tenant: access.AllTenants},
+		access.User{Name: "s1", Role: access.System, Tenant: access.AllTenants})
+	host, system := users.File("h1"), users.File("s1")
+	for _, more := range [][]string{nil, {"--creds", host}, {"--creds", host, "--system-creds", system}} {
+		args := append([]string{"serve", "--data", cmdtest.DataDir(t), "--console", "off", "--nats",
+			"nats://127.0.0.1:1,nats://127.0.0.1:2"}, more...)
+		cmdtest.Run(t, args...).Wants(t, strings.Join(more, " "), cli.ExitNoServer,
+			"no server at nats://127.0.0.1:1,nats://127.0.0.1:2: ", "next: start the NATS servers")
+	}
+}
+
 // wantKept holds that no user is made or given another key whose credentials would take the place of
 // those of another, or of another file. Its own are replaced.
 func wantKept(t *testing.T, s *cmdtest.Served, agent, clerk string) {

@@ -68,21 +68,31 @@ func (s *Settings) Connect() (*Client, error) {
 	switch {
 	case err == nil:
 		return c, nil
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired),
-		errors.Is(err, nats.ErrAuthRevoked):
-		return nil, s.notLetIn(c.Server, err)
 	case strings.Contains(err.Error(), nats.MAX_ACCOUNT_CONNECTIONS_ERR): // it has no value of its own
 		return nil, Fail(ExitNotAllowed, "end other agents and sources of the tenant; operators: "+
 			"sagenbaum tenant limits TENANT --connections N",
 			"%s has as many connections of this tenant as it may have", c.Server)
-	default:
-		start := "sagenbaum serve"
-		if data, ok := connect.DataOf(s.Server); ok { // another folder would be another ledger
-			start = CommandLine("sagenbaum", "serve", "--data", data)
-		}
-		return nil, Fail(ExitNoServer, start+", or --server URL of one that runs",
-			"no server at %s: %v", c.Server, err)
 	}
+	start := "sagenbaum serve"
+	if data, ok := connect.DataOf(s.Server); ok { // another folder would be another ledger
+		start = CommandLine("sagenbaum", "serve", "--data", data)
+	}
+	return nil, s.NotConnected(c.Server, err, start+", or --server URL of one that runs")
+}
+
+// NotConnected says why a server, as it is shown, was not connected to: it does not let us in, or
+// is not there, for which next is what to do.
+func (s *Settings) NotConnected(server string, err error, next string) error {
+	if NotLetIn(err) {
+		return s.notLetIn(server, err)
+	}
+	return Fail(ExitNoServer, next, "no server at %s: %v", server, err)
+}
+
+// NotLetIn reports whether a server is there, and has not let us in.
+func NotLetIn(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrAuthRevoked)
 }
 
 // notLetIn says why a server does not let us in, and what to do about it.

@@ -120,10 +120,18 @@ func (v *clustering) system(external string, s *cli.Settings) (*nats.Conn, error
 		return nil, nil
 	}
 	conn, err := nats.Connect(url, options...)
-	if err != nil {
+	switch {
+	case err == nil:
+		return conn, nil
+	case cli.NotLetIn(err):
 		return nil, cli.Fail(cli.ExitNotAllowed,
 			"a user of the system account: --system-creds FILE or --system-nats URL",
-			"cannot connect to the system account: %v", err)
+			"%s does not let us into the system account: %v", cli.Shown(url), err)
 	}
-	return conn, nil
+	return nil, cli.Fail(cli.ExitNoServer, serversNext, "no server at %s: %v", cli.Shown(url), err)
 }
+
+// serversNext is what to do where no server of --nats is there. A host does not wait for them: its
+// unit starts it again, and whoever has written a wrong address is told.
+const serversNext = "start the NATS servers, and then this host again, as its unit of systemd " +
+	"does; or --nats URL of servers that run"

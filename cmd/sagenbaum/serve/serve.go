@@ -556,6 +556,9 @@ func serveExternal(ctx context.Context, s *cli.Settings, v *serving, log *slog.L
 		giveUp: ctx.Done(), external: true,
 		complete: func(cfg host.Config) (host.Config, error) {
 			conn, err := s.Dial(append(steadyOptions("sagenbaum executor", s.Timeout), options...)...)
+			if err != nil {
+				err = s.NotConnected(cli.Shown(v.external), err, serversNext)
+			}
 			cfg.Conn, cfg.Dir = conn, inprocess.StateDir(v.data)
 			return cfg, err
 		},
@@ -620,6 +623,9 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		TenantKeysDir: tenantKeys, Clock: v.clock,
 		Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
 	})
+	if failed := new(cli.Failure); errors.As(err, &failed) {
+		return err
+	}
 	if err != nil {
 		return cli.Fail(cli.ExitNoServer, "sagenbaum doctor", "cannot connect the executor: %v",
 			err)
