@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
+	"github.com/sagenbaum/sagenbaum/executor/host/ask"
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/repair"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
@@ -202,7 +203,7 @@ func (a *actor) handOver(ctx context.Context, d decoded, messages chan<- decoded
 		case messages <- d:
 			return true
 		case <-time.After(lookEvery - time.Since(*looked)):
-			a.board.Look()
+			a.board.Look(ask.LookMax)
 			*looked = time.Now()
 		case <-ctx.Done():
 			return false

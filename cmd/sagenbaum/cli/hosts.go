@@ -15,6 +15,7 @@ import (
 
 // Bounds of the question that every host of a tenant answers.
 const (
+	hostsFirst = time.Second            // until the first answer
 	hostsPause = 150 * time.Millisecond // without a further answer: these are all
 	hostsMax   = 100
 )
@@ -34,12 +35,12 @@ func (c *Client) Hosts(ctx context.Context) (views []api.Host, err error) {
 		[]byte("{}")); err != nil {
 		return nil, c.Explain("the hosts", err)
 	}
-	for len(views) < hostsMax {
-		pause, stop := context.WithTimeout(ctx, hostsPause)
+	for wait := hostsFirst; len(views) < hostsMax; wait = hostsPause {
+		pause, stop := context.WithTimeout(ctx, wait)
 		reply, err := answers.NextMsgWithContext(pause)
 		stop()
 		var answer api.HostAnswer
-		if err != nil {
+		if err != nil { // also where no host listens, at once
 			break
 		}
 		if json.Unmarshal(reply.Data, &answer) == nil && answer.Host.Host != "" {

@@ -1,16 +1,19 @@
 package ask
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
+	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/view"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -294,5 +297,59 @@ func TestACommitIsSettledWhereItWaitsForItsOwnerAlone(t *testing.T) {
 		if got := allOwners(c.doubts); got != c.want {
 			t.Errorf("%+v: %v", c.doubts, got)
 		}
+	}
+}
+
+// unanswered is a store and a keyring whose server does not answer. It keeps how long it is waited for.
+type unanswered struct {
+	ledger.Store
+	Keyring
+	mu    sync.Mutex
+	waits []time.Duration
+}
+
+func (u *unanswered) wait(ctx context.Context) {
+	late, _ := ctx.Deadline()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.waits = append(u.waits, time.Until(late))
+}
+
+func (u *unanswered) Head(ctx context.Context) (ledger.Head, error) {
+	u.wait(ctx)
+	return ledger.Head{}, context.DeadlineExceeded
+}
+
+func (u *unanswered) Problem(ctx context.Context) string {
+	u.wait(ctx)
+	return ""
+}
+
+func (u *unanswered) KeyProblem(string, []byte) string     { return "" }
+func (u *unanswered) View(v api.Checkpoint) api.Checkpoint { return v }
+
+// TestAHostAnswersWithoutItsServers: whoever asks for all hosts waits 150 ms for a further one, and
+// asks above all where something is wrong.
+func TestAHostAnswersWithoutItsServers(t *testing.T) {
+	t.Parallel()
+	db, err := store.Open(t.TempDir(), slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	u := new(unanswered)
+	d := New(Config{Tenant: "t", Holder: "h1", Board: NewBoard((*observe.Meter)(nil)), DB: db, Keys: u, Proof: u,
+		Shared: new(Shared), Now: time.Now})
+	d.Board.Opened(u, nil)
+	answer, err := d.host()
+	if err != nil || answer.Host.Host != "h1" || answer.Host.Mode != api.ModeStarting {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	if len(u.waits) != 2 || max(u.waits[0], u.waits[1]) > 100*time.Millisecond {
+		t.Errorf("it waits for %v", u.waits)
 	}
 }

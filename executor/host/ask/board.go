@@ -430,19 +430,22 @@ func (b *Board) catchUp() bool {
 
 // head has a tenant that folds nothing any more (halted, interrupted) not look as if it had
 // folded everything.
-func (b *Board) head() {
+func (b *Board) head(within time.Duration) {
 	if mode := b.Mode(); mode != api.ModeHolding && mode != api.ModeGuard {
-		b.Look()
+		b.Look(within)
 	}
 }
 
-// Look reads the stream's end.
-func (b *Board) Look() {
+// LookMax is how long a look at the end of the stream may take.
+const LookMax = time.Second
+
+// Look reads the stream's end, if it answers in time.
+func (b *Board) Look(within time.Duration) {
 	records := b.Records()
 	if records == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if head, err := records.Head(ctx); err == nil {
 		b.Stored(head.Last)

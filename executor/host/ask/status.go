@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
@@ -22,7 +23,7 @@ func (d *Desk) status() (api.StatusAnswer, error) {
 		checkpoint := d.Proof.View(r.Checkpoint())
 		shown.Checkpoint = &checkpoint
 	})
-	d.Board.head()
+	d.Board.head(LookMax)
 	shown.Cascade = d.Cascade
 	shown.Waiting = d.Board.unserved()
 	d.showCopy(&shown)
@@ -106,16 +107,22 @@ func (d *Desk) showCopy(shown *api.Status) {
 	shown.Copy = &copies
 }
 
+// hostLook is how long a host looks at the stream and at the keys for its answer to the question that
+// all hosts answer: where servers have no quorum, they do not answer, and whoever asks does not wait.
+const hostLook = 100 * time.Millisecond
+
 // host is the one question that every host answers, also one in standby.
 func (d *Desk) host() (api.HostAnswer, error) {
-	d.Board.head()
+	var looks sync.WaitGroup
+	looks.Go(func() { d.Board.head(hostLook) })
 	noKey, noTenantKey := "", ""
 	if d.Board.erasure() == nil {
 		d.look(func(r *view.Reader) { noKey = d.Proof.KeyProblem(r.Key()) })
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), hostLook)
 		defer cancel()
 		noTenantKey = d.Keys.Problem(ctx)
 	}
+	looks.Wait()
 	b := d.Board
 	b.mu.Lock()
 	defer b.mu.Unlock()
