@@ -211,6 +211,30 @@ func TestAChangeOfUsersWithoutAnAnswerMayBeDone(t *testing.T) {
 	}
 }
 
+// TestWorkOnTheLedgerWaitsForNoHostThatStandsBy: it may take an hour, and a host without the tenant
+// never answers.
+func TestWorkOnTheLedgerWaitsForNoHostThatStandsBy(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	conn := cmdtest.Dial(t, server.URL())
+	for _, subject := range []string{api.QuerySubject("default", ">"), api.AdminSubject("default", ">")} {
+		if _, err := conn.SubscribeSync(subject); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"ledger scrub", "rebuild --check", "ledger repair --dry-run --reason look"} {
+		r := cmdtest.Run(t, append(strings.Fields(line), "--server", server.URL(), "--timeout", "200ms")...)
+		r.Wants(t, line, cli.ExitNoServer, "no answer to ", " within 200ms")
+	}
+}
+
 // TestCredentialsOfAnotherRoleAreRefusedAtOnce, before a server is asked: here there is none.
 func TestCredentialsOfAnotherRoleAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()

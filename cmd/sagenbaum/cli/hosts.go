@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,8 +53,7 @@ func (c *Client) Hosts(ctx context.Context) (views []api.Host, err error) {
 // WithoutHolder explains a question that no host answered: a host that stands by
 // leaves it to the holder, and there may be none now.
 func (c *Client) WithoutHolder(ctx context.Context, err error) error {
-	var f *Failure
-	if !errors.As(err, &f) || f.Code != ExitNoServer {
+	if !noAnswer(err) {
 		return err
 	}
 	hosts, hostsErr := c.Hosts(ctx)

@@ -134,8 +134,12 @@ func Administer[Q, A any](cmd *cobra.Command, s *Settings, limit time.Duration, 
 func (s *Settings) administer(cmd *cobra.Command, limit time.Duration, doing string,
 	verb api.Call, question, answer any) error {
 	return s.With(func(c *Client) error {
+		// A host that stands by leaves the question to the holder, and there may be none.
+		if _, err := c.Status(cmd.Context()); noAnswer(err) {
+			return Failed(doing, c.WithoutHolder(cmd.Context(), err))
+		}
 		c.Timeout = limit
-		return Failed(doing, LateRebuild(c.ask(cmd.Context(), verb, question, answer)))
+		return Failed(doing, lateWork(c.ask(cmd.Context(), verb, question, answer)))
 	})
 }
 
@@ -148,8 +152,7 @@ func (c *Client) Workers(ctx context.Context) (api.WorkersAnswer, error) {
 // for its own.
 func (c *Client) Tenants(ctx context.Context) (answer api.TenantsAnswer, err error) {
 	err = c.askOn(ctx, api.ServerSubject(api.TenantLs), "the tenants", api.Nothing{}, &answer)
-	var failure *Failure
-	if errors.As(err, &failure) && failure.Code == ExitNoServer {
+	if noAnswer(err) {
 		answer.Tenants, err = c.ledgers(ctx) // hosts of an earlier version, or none
 	}
 	return answer, err
@@ -186,11 +189,17 @@ func (c *Client) ledgers(ctx context.Context) (names []string, err error) {
 	}
 }
 
+// noAnswer reports whether no one has answered a question.
+func noAnswer(err error) bool {
+	var f *Failure
+	return errors.As(err, &f) && f.Code == ExitNoServer
+}
+
 // RebuildWait is how long `memory rebuild` waits at most.
 const RebuildWait = time.Hour
 
-// LateRebuild names the flag that a rebuild waits by.
-func LateRebuild(err error) error {
+// lateWork names the flag that such work is waited for by.
+func lateWork(err error) error {
 	var f *Failure
 	if errors.As(err, &f) && f.Code == ExitNoServer && strings.Contains(f.Hint, "--timeout") {
 		return Fail(f.Code, "sagenbaum doctor, or a longer --wait-timeout", "%s", f.Text)

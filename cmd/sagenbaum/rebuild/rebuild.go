@@ -89,15 +89,12 @@ func rebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
 
 // CheckRebuild compares the state with a fold beside it.
 func CheckRebuild(cmd *cobra.Command, s *cli.Settings, limit time.Duration) error {
-	return s.With(func(c *cli.Client) error {
-		c.Timeout = limit
-		answer, err := cli.Ask(cmd.Context(), c, api.MemoryRebuild, api.Nothing{})
-		if err != nil {
-			return cli.Failed("rebuild", cli.LateRebuild(err))
-		}
-		err = s.Print(cmd, answer, func() { writeRebuild(cmd, s.Pen(cmd), answer) })
-		return cli.Look(err, !answer.Equal)
-	})
+	answer, err := cli.Administer(cmd, s, limit, "rebuild", api.MemoryRebuild, api.Nothing{})
+	if err != nil {
+		return err
+	}
+	err = s.Print(cmd, answer, func() { writeRebuild(cmd, s.Pen(cmd), answer) })
+	return cli.Look(err, !answer.Equal)
 }
 
 func writeRebuild(cmd *cobra.Command, p cli.Pen, answer api.RebuildAnswer) {
