@@ -251,9 +251,10 @@ func TestWhatBecameOfAnUndoIsAnswered(t *testing.T) {
 	reader, got := view.NewReader(s.kv, "t", s), ""
 	for _, of := range []string{"p/a", "p/b", "p/c", "p/d", "q/a"} {
 		plan, action, _ := strings.Cut(of, "/")
-		got += " " + reader.Undo(plan, action)
+		outcome, undo := reader.Undo(plan, action)
+		got += " " + outcome + "/" + undo
 	}
-	if got != " held compensated compensated  " || s.show("p").State != ledger.StateOpen {
+	if got != " completed/held unknown/compensated completed/compensated / /" || s.show("p").State != ledger.StateOpen {
 		t.Errorf("%s: undone are%s", s.outcome(), got)
 	}
 }

@@ -65,6 +65,8 @@ func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
 	act("b", "code", "blocked")
 	act("c", "code", "redirected")
 	door("plan.outcome", `{"plan":"p1","action":"a","outcome":"completed"}`, "outcome", "completed")
+	tooLate := s.Ask(t, "default", "review", "allow", "p1", "b", "--by", "boss")
+	tooLate.Wants(t, "what is not made any more", cli.ExitConflict, "b has failed", "plan show p1")
 	door("plan.commit", `{"plan":"p1"}`, "state", "committed")
 	s.Ask(t, "default", "review", "block", "p1", "b", "--by", "boss", "--reason", "after all").Wants(t,
 		"a verdict that undoes nothing", cli.ExitConflict, "p1 is committed", "nothing to undo")

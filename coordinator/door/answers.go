@@ -118,7 +118,7 @@ type Given struct {
 	Verdict  string `json:"verdict"`
 	Sequence int    `json:"sequence" doc:"of the record"`
 	State    string `json:"state" doc:"of the plan now"`
-	Note     string `json:"note,omitempty" doc:"that the plan is committed, where the verdict has undone nothing, and what became of a staged act"`
+	Note     string `json:"note,omitempty" doc:"that the plan is committed, where the verdict has undone nothing, and what became of a staged act; that an allowed action has failed before"`
 	UndoneAs string `json:"undone_as,omitempty" doc:"of a committed plan: the plan that undoes it"`
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
@@ -34,7 +35,10 @@ func TestAnActionThatIsGivenUpBeforeItIsCalled(t *testing.T) {
 			if a["state"] != "recorded" || a["outcome"] != c.outcome || a["message"] != "the caller has left" {
 				t.Errorf("asked again: %v", a)
 			}
-			l.post("boss", "verdict.give", fmt.Sprintf(`{"plan":%q,"action":"a","verdict":"allow"}`, p))
+			given := l.good(l.post, "boss", "verdict.give", fmt.Sprintf(`{"plan":%q,"action":"a","verdict":"allow"}`, p))
+			if note, _ := given["note"].(string); (c.outcome == "failed") != strings.Contains(note, "a has failed") {
+				t.Errorf("allowed too late: %v", given)
+			}
 			if r := l.good(l.post, "boss", "review.list", `{}`)["reviews"]; len(r.([]any)) != 0 {
 				t.Errorf("a verdict is still wanted: %v", r)
 			}

@@ -190,6 +190,10 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 	keep()
 	given := Given{Plan: q.Plan, Action: q.Action, Verdict: q.Verdict, Sequence: int(sequence),
 		State: answer.State, UndoneAs: answer.UndoneAs}
+	if q.Verdict == verdictAllow && answer.Outcome == api.OutcomeFailed {
+		given.Note = fmt.Sprintf("the verdict allows nothing: action %s has failed, and its agent waits "+
+			"no more for one", q.Action)
+	}
 	if q.Verdict != verdictAllow && answer.State == ledger.StateCommitted && answer.UndoneAs == "" {
 		given.Note = committedNote(q, answer)
 	}

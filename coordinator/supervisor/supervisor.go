@@ -46,6 +46,7 @@ type Verdict struct {
 type Given struct {
 	Sequence uint64 // of its record
 	State    string // of the plan then
+	Outcome  string // of the action then: failed where its agent waits no more, completed and others
 
 	// UndoneAs is the plan that undoes a committed one. A committed plan without it has nothing to
 	// undo for the verdict.
@@ -151,7 +152,8 @@ func (s *Supervisor) give(ctx context.Context, v Verdict) (Given, error) {
 	}
 	answer, err := s.outcome(ctx, api.OutcomeQuery{Plan: v.Plan, Sequence: sequence, Action: v.Action,
 		WaitMs: foldTime.Milliseconds()})
-	return Given{Sequence: sequence, State: answer.State, UndoneAs: answer.UndoneAs}, err
+	return Given{Sequence: sequence, State: answer.State, Outcome: answer.Outcome,
+		UndoneAs: answer.UndoneAs}, err
 }
 
 // record is the verdict as a record.

@@ -141,14 +141,15 @@ func (r *Reader) PartsAfter(id string, known uint32) (list []api.UndonePart) {
 	return list
 }
 
-// Undo returns the state of the undo of an action; "" where there is no such action.
-func (r *Reader) Undo(planID, actionName string) string {
+// Undo returns what is known of an action, and the state of its undo; "" where there is no such
+// action.
+func (r *Reader) Undo(planID, actionName string) (outcome, undo string) {
 	if p := r.core.Plan(planID); p != nil {
 		if a := p.Named(actionName); a != nil {
-			return a.Undo()
+			return a.Outcome(), a.Undo()
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // Verdict returns the last verdict on an action; outcome is empty while there is none.

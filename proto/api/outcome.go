@@ -115,6 +115,8 @@ type OutcomeAnswer struct {
 	// Undone are those after Parts of the query, in order; of the last 64 it is known what was
 	// undone.
 	Undone []UndonePart `json:"undone,omitempty"`
+	// Outcome is what is known of the action that was asked for: completed, failed, in_doubt, unknown.
+	Outcome string `json:"outcome,omitempty"`
 	// Undo is the state of the undo of the action that was asked for: of an open plan, one that is
 	// not held any more was undone with a part of the plan, also back to a savepoint.
 	Undo string `json:"undo,omitempty"` // held, dispatched, compensated and others, as in a plan's view

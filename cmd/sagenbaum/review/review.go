@@ -255,8 +255,13 @@ func give(ctx context.Context, c *cli.Client, by string, record *pb.Record) (Giv
 	case err != nil:
 		return Given{}, cli.Stored(sequence, err)
 	}
-	if record.GetVerdictGiven().Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW &&
-		answer.State == ledger.StateCommitted && answer.UndoneAs == "" {
+	allows := record.GetVerdictGiven().Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW
+	if allows && answer.Outcome == api.OutcomeFailed {
+		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum plan show "+record.Plan,
+			"record %d allows nothing: action %s has failed, and its agent waits no more for a verdict",
+			sequence, record.Action)
+	}
+	if !allows && answer.State == ledger.StateCommitted && answer.UndoneAs == "" {
 		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum plan show "+record.Plan,
 			"plan %s is committed, and record %d undoes nothing: action %s has nothing to undo",
 			record.Plan, sequence, record.Action)
