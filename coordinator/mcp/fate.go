@@ -229,6 +229,61 @@ func (t *tracked) unmark(past coordinator.Past, mark string) {
 	t.mark = ""
 }
 
+// markLater stores a savepoint after an effect while the client thinks about its result.
+func (t *tracked) markLater(ctx context.Context) {
+	done := make(chan struct{})
+	t.mu.Lock()
+	t.marks++
+	t.mark, t.marking = "", done
+	t.mu.Unlock()
+	go func() { // ends with the append
+		defer close(done)
+		t.markNow(ctx)
+	}()
+}
+
+// markNow stores the savepoint before the next effect, if it is not stored yet. Without one the
+// effect can be undone only together with what comes before it.
+func (t *tracked) markNow(ctx context.Context) {
+	t.mu.Lock()
+	name, set := markName(t.marks), t.mark != ""
+	t.mu.Unlock()
+	if set {
+		return
+	}
+	err := t.plan.Savepoint(ctx, name)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var part *coordinator.PartUndone
+	switch {
+	case err == nil: // one that is in doubt is asked for again
+		t.mark = name
+	case errors.As(err, &part): // it is said once, and a client must hear it before it commits
+		t.parts = append(t.parts, part)
+	}
+}
+
+// tell says, once, what a savepoint has heard of parts of the plan that were undone. Errors:
+// coordinator.ErrPartUndone, ctx's; nil: nothing.
+func (t *tracked) tell(ctx context.Context) error {
+	if err := t.awaitMark(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	parts := t.parts
+	t.parts = nil
+	return errors.Join(parts...)
+}
+
+// markAgain stores the savepoint before a call where that has failed, as while the server of the
+// ledger was away.
+func (t *tracked) markAgain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	t.markNow(ctx)
+}
+
 // meet adds the effects that are recorded and that this gateway does not know: another one has
 // gone on with the plan, or a call of this one is under way.
 func (t *tracked) meet(g *Gateway, past coordinator.Past) {
@@ -531,8 +586,8 @@ func (p *plans) take(session *sdk.ServerSession, of *tracked) *news {
 	return n
 }
 
-// untold says, once, what others have done to a plan of this session; of nil: another session to the
-// one that has ended. Errors: coordinator.ErrUnwound and the like, nil: nothing.
+// untold says, once, what others have done to a plan of this session; of nil: another session to
+// the one that has ended. Errors: coordinator.ErrUnwound and the like, nil: nothing.
 func untold(ctx context.Context, g *Gateway, session *sdk.ServerSession, of *tracked) error {
 	n := g.plans.take(session, of)
 	var heard error

@@ -3,7 +3,6 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -162,105 +160,6 @@ func (c ServerConfig) Check() error {
 
 // undoPrefix begins the capabilities of what undoes the effects of servers.
 const undoPrefix = "mcp."
-
-// placeFile is where a folder of states has its name.
-const placeFile = "place"
-
-// place is the name of a folder of states, made at random with it: hosts and users have folders of
-// their own, and data of their own, whatever they and their commands are called.
-func place(state string) (string, error) {
-	path := filepath.Join(state, placeFile)
-	name, err := os.ReadFile(path)
-	if err == nil || !os.IsNotExist(err) {
-		return string(name), err
-	}
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		return "", fmt.Errorf("cannot make the folder of a server: %w", err)
-	}
-	draft, err := os.CreateTemp(state, "place-")
-	if err != nil {
-		return "", fmt.Errorf("cannot name the folder of a server: %w", err)
-	}
-	defer os.Remove(draft.Name())
-	_, err = draft.WriteString(rand.Text())
-	if err = errors.Join(err, draft.Sync(), draft.Close()); err == nil {
-		err = os.Link(draft.Name(), path)
-	}
-	if err != nil && !os.IsExist(err) { // another process was first
-		return "", fmt.Errorf("cannot name the folder of a server: %w", err)
-	}
-	name, err = os.ReadFile(path)
-	return string(name), err
-}
-
-// unnamed is the place of a folder that no gateway or worker has used.
-const unnamed = "unnamed"
-
-// SamePlace gives the folder to, which is empty, the name that the folder from has, so that servers
-// with it have the same Undo; it need not have one. Errors: those of the file system.
-func SamePlace(to, from string) error {
-	name, err := os.ReadFile(filepath.Join(from, placeFile))
-	if err != nil {
-		name = []byte(unnamed)
-	}
-	if err := os.WriteFile(filepath.Join(to, placeFile), name, 0o600); err != nil {
-		return fmt.Errorf("cannot name a folder: %w", err)
-	}
-	return nil
-}
-
-// instance names a server by the place of its states, its command line, and the variables and
-// folders that say which data it works on.
-func (c ServerConfig) instance(place string, packs []Pack) string {
-	parts := append([]string{place, cmp.Or(c.Command, c.URL)}, c.Args...)
-	for i, part := range parts {
-		if i > 1 {
-			parts[i] = resolved(part)
-		}
-	}
-	roots := make([]string, 0, len(c.Roots))
-	for _, root := range c.Roots {
-		roots = append(roots, "--root="+resolved(root))
-	}
-	slices.Sort(roots)
-	parts = append(parts, slices.Compact(roots)...)
-	for _, name := range sortedKeys(c.Env) {
-		parts = append(parts, name+"="+c.Env[name])
-	}
-	environment := map[string]string{}
-	if c.URL == "" { // else it has one of its own
-		environment = environmentOf(packs, c.environment(os.Environ()))
-	}
-	for _, name := range sortedKeys(environment) {
-		if _, given := c.Env[name]; !given {
-			parts = append(parts, name+"="+environment[name])
-		}
-	}
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	name := c.Name[:min(len(c.Name), 40)]
-	return name + "-" + hex.EncodeToString(sum[:4])
-}
-
-// resolved is an argument, with the folder that it names resolved.
-func resolved(argument string) string {
-	if at, ok := folder(argument); ok {
-		return at
-	}
-	return argument
-}
-
-// folder resolves an argument that is a folder; a server reads ~ itself, since no shell does.
-func folder(argument string) (string, bool) {
-	argument = files.Home(argument)
-	if info, err := os.Stat(argument); err != nil || !info.IsDir() {
-		return "", false
-	}
-	absolute, err := filepath.Abs(argument)
-	if err == nil {
-		absolute, err = filepath.EvalSymlinks(absolute)
-	}
-	return absolute, err == nil
-}
 
 // Name is what the configuration calls the server.
 func (s *Server) Name() string { return s.config.Name }

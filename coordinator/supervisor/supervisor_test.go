@@ -110,7 +110,8 @@ func TestAVerdictIsTakenOrRefused(t *testing.T) {
 	}
 	given, err := s.Give(t.Context(), supervisor.Verdict{Plan: plan.ID(), Action: "a", Outcome: supervisor.Redirect,
 		Reason: "another table", WholePlan: true})
-	if err != nil || given.State != ledger.StateCommitted || given.Outcome != "completed" || given.UndoneAs != plan.ID()+"~1" {
+	if err != nil || given.State != ledger.StateCommitted || given.Outcome != "completed" ||
+		given.UndoneAs != plan.ID()+"~1" {
 		t.Errorf("of a committed plan: %+v, %v", given, err)
 	}
 }

@@ -592,6 +592,14 @@ type hostSetup struct {
 	ready    func()
 }
 
+// cannotConnect says why a host has no connection, where that was not said yet.
+func cannotConnect(err error) error {
+	if failed := new(cli.Failure); errors.As(err, &failed) {
+		return err
+	}
+	return cli.Fail(cli.ExitNoServer, "sagenbaum doctor", "cannot connect the executor: %v", err)
+}
+
 // runHost runs one host on one connection until the context ends or the server
 // stops answering.
 func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup) error {
@@ -623,12 +631,8 @@ func runHost(ctx context.Context, v *serving, log *slog.Logger, setup hostSetup)
 		TenantKeysDir: tenantKeys, Clock: v.clock,
 		Metrics: v.watch.metrics, Tracer: v.watch.traces.tracer(),
 	})
-	if failed := new(cli.Failure); errors.As(err, &failed) {
-		return err
-	}
 	if err != nil {
-		return cli.Fail(cli.ExitNoServer, "sagenbaum doctor", "cannot connect the executor: %v",
-			err)
+		return cannotConnect(err)
 	}
 	conn := cfg.Conn
 	defer conn.Close()

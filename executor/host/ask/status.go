@@ -107,8 +107,8 @@ func (d *Desk) showCopy(shown *api.Status) {
 	shown.Copy = &copies
 }
 
-// hostLook is how long a host looks at the stream and at the keys for its answer to the question that
-// all hosts answer: where servers have no quorum, they do not answer, and whoever asks does not wait.
+// hostLook is how long a host looks at the stream and at the keys for its answer to the question
+// that all hosts answer: servers without a quorum say nothing, and whoever asks does not wait.
 const hostLook = 100 * time.Millisecond
 
 // host is the one question that every host answers, also one in standby.
