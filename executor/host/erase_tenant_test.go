@@ -184,6 +184,11 @@ func (r *rig) goesOn(q api.TenantErasureQuery) {
 		!strings.Contains(says(err), "was erased by ana") {
 		t.Errorf("a key: %+v, %v", answer, err)
 	}
+	stop()
+	r.tenants, r.follow = []string{}, true // nothing names it but what is beside the tiles
+	_, stop = r.host("h1")
+	defer stop()
+	r.mode(api.ModeErased)
 }
 
 // TestHostsThatStandByEraseTheirPartToo, those that run at once, and those that do not when
