@@ -142,9 +142,10 @@ func undoneAfter(answer api.OutcomeAnswer, known uint32) []api.UndonePart {
 	return list
 }
 
-// tellAgain has the next call tell of every part that was undone: no one knows whether an earlier
-// process has, nor whether its agent has heard it. What they are of is known from the history.
-func (p *Plan) tellAgain(ctx context.Context) error {
+// TellAgain has the next call that adds to the plan, or commits it, tell of every part that was
+// undone, as a PartUndone: no one knows whether an earlier process has, nor whether its agent has
+// heard it. Errors: as of Outcome.
+func (p *Plan) TellAgain(ctx context.Context) error {
 	known := p.knownParts()
 	if known == 0 {
 		return nil

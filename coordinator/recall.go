@@ -82,7 +82,7 @@ func (c *Coordinator) recalled(ctx context.Context, id string) (*Recalled, error
 	if err != nil {
 		return nil, err
 	}
-	if err := p.tellAgain(ctx); err != nil {
+	if err := p.TellAgain(ctx); err != nil {
 		p.Forget()
 		return nil, err
 	}

@@ -273,7 +273,7 @@ func (s *Server) make(ctx context.Context, c due, key string) (doubt bool, err e
 	if err == nil && !failed(result) {
 		return false, nil
 	}
-	return s.unmade(s.pack.Tools[c.step.Tool], c.with, result, err)
+	return s.unmade(c.step.Tool, s.pack.Tools[c.step.Tool], c.with, result, err)
 }
 
 // unrepeated is the error of an attempt that has made, or may have made, what is not to be made

@@ -159,6 +159,7 @@ func (g *Gateway) request(ctx context.Context, req *sdk.CallToolRequest) (reques
 func (r *request) takes(arguments json.RawMessage) error {
 	switch text := bytes.TrimSpace(arguments); {
 	case len(text) == 0 || string(text) == "null":
+		r.arguments = json.RawMessage("{}")
 	case text[0] == '{':
 		r.arguments = arguments
 	default:
@@ -348,13 +349,14 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	}
 	t.markAgain(ctx) // before the lock, for which others wait
 	if err := t.tell(ctx); err != nil {
+		g.plans.heard(r.holder(), t, err)
 		return problem("%v. Nothing was done.", err), nil
 	}
 	if r.contract.staged() {
 		return g.stage(ctx, t, r, &effect{Action: action, print: print,
 			past: pastPrint(capability, digest[:])}, input)
 	}
-	run := &run{g: g, t: t, r: r, turn: turn{guard: r.server.guard}, over: make(chan struct{})}
+	run := &run{g: g, t: t, r: r, turn: turn{server: r.server}, over: make(chan struct{})}
 	defer close(run.over)
 	if !r.contract.Review {
 		if err := run.turn.take(ctx); err != nil {
@@ -371,7 +373,7 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 	if run.ran || ctx.Err() == nil { // else it may be called again with its key, and is not asked
 		g.forgetBefore(t.plan.ID())
 	}
-	return g.settle(t, run, print, output, g.explained(ctx, t, err))
+	return g.settle(t, run, print, output, g.explained(ctx, t, r.holder(), err))
 }
 
 // recorded is the input as it is recorded: long texts that no expression reads as their digest, and
@@ -515,7 +517,7 @@ func (u *run) after(ctx context.Context, vars triggers.BindingVars) json.RawMess
 // where all is as it was.
 func (u *run) failure(vars triggers.BindingVars, before, after json.RawMessage) error {
 	err := errors.New(value(text(u.result)))
-	if u.r.server.notTaken(u.r.contract, vars) {
+	if u.r.server.notTaken(u.r.tool, u.r.contract, vars) {
 		return coordinator.NotTaken(err)
 	}
 	same, failed := u.r.server.unchanged(before, after, u.r.server.settled)

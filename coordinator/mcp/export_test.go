@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -86,6 +87,13 @@ func (g *Gateway) MarksLater(plan string) (heard bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.parts) > 0
+}
+
+// Stands reports whether a plan has stood when its client had gone.
+func (g *Gateway) Stands(plan string) bool {
+	g.plans.mu.Lock()
+	defer g.plans.mu.Unlock()
+	return slices.ContainsFunc(g.plans.stood, func(t *tracked) bool { return t.plan.ID() == plan })
 }
 
 // WaitsForUndos has the tools that undo wait for no longer than this.

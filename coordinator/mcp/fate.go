@@ -552,6 +552,14 @@ type news struct {
 	ended bool
 }
 
+// partsOf says what a session has not been told of a plan that goes on; nil: nothing.
+func (n *news) partsOf(t *tracked) error {
+	if n == nil || n.ended || n.of != t {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", coordinator.ErrPartUndone, strings.Join(n.parts, "; "))
+}
+
 // endedBy notes, for the session whose plan it was, that another has ended it. Called with mu held.
 func (p *plans) endedBy(by, holder *sdk.ServerSession, t *tracked) {
 	if holder != by {
@@ -574,6 +582,15 @@ func (p *plans) undoneBy(by *sdk.ServerSession, t *tracked, part string) {
 	}
 }
 
+// heard notes, for the session whose plan it is, what another one has heard of a part that was
+// undone, which is said once. err: of a call under the plan.
+func (p *plans) heard(by *sdk.ServerSession, t *tracked, err error) {
+	if part := new(coordinator.PartUndone); errors.As(err, &part) {
+		_, text, _ := strings.Cut(err.Error(), coordinator.ErrPartUndone.Error()+": ")
+		p.undoneBy(by, t, text)
+	}
+}
+
 // take takes what a session has not been told of a plan; of nil: of one that has ended.
 func (p *plans) take(session *sdk.ServerSession, of *tracked) *news {
 	p.mu.Lock()
@@ -593,13 +610,13 @@ func untold(ctx context.Context, g *Gateway, session *sdk.ServerSession, of *tra
 	var heard error
 	if of != nil {
 		heard = of.tell(ctx)
+		g.plans.heard(session, of, heard)
 	}
 	switch {
 	case n == nil:
 		return heard
 	case !n.ended:
-		return errors.Join(heard,
-			fmt.Errorf("%w: %s", coordinator.ErrPartUndone, strings.Join(n.parts, "; ")))
+		return errors.Join(heard, n.partsOf(of))
 	}
 	over := n.of.ended()
 	past, err := g.look(ctx, n.of)
@@ -618,9 +635,11 @@ func untold(ctx context.Context, g *Gateway, session *sdk.ServerSession, of *tra
 
 // explained says of a plan that takes nothing more that it is committed, or undone by now, where it
 // is: who calls a tool under it does not know otherwise that what it did stays, or is gone.
-func (g *Gateway) explained(ctx context.Context, t *tracked, err error) error {
+func (g *Gateway) explained(ctx context.Context, t *tracked, by *sdk.ServerSession,
+	err error) error {
 	switch {
 	case errors.Is(err, coordinator.ErrPartUndone): // its savepoints are gone, too
+		g.plans.heard(by, t, err)
 		_, _ = g.look(ctx, t) // without an answer the next undo finds out
 		return err
 	case !undoneInstead(err) || !t.overs(err):

@@ -9,7 +9,7 @@ type lock struct{ place chan struct{} }
 
 func newLock(string) (*lock, error) { return &lock{make(chan struct{}, 1)}, nil }
 
-func (l *lock) take(ctx context.Context) (release func(), err error) {
+func (l *lock) take(ctx context.Context, _ ...string) (release func(), err error) {
 	select {
 	case l.place <- struct{}{}:
 		return func() { <-l.place }, nil

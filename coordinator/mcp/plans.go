@@ -241,8 +241,12 @@ func (p *plans) resume(ctx context.Context, id string) (*tracked, error) {
 		return nil, err
 	}
 	t := track(plan)
-	past, err := p.g.agent.Past(ctx, id, plan.Stored())
+	var past coordinator.Past
+	if err = plan.TellAgain(ctx); err == nil { // its client need not have heard it
+		past, err = p.g.agent.Past(ctx, id, plan.Stored())
+	}
 	if err != nil {
+		plan.Forget()
 		return nil, err
 	}
 	t.effects, t.marks = p.g.recollect(past)
@@ -284,6 +288,7 @@ func (p *plans) left(session *sdk.ServerSession) (stand []*tracked, err error) {
 	delete(p.begun, session)
 	delete(p.current, session)
 	delete(p.budgets, session)
+	unheard := p.news[session]
 	delete(p.news, session)
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
@@ -291,7 +296,7 @@ func (p *plans) left(session *sdk.ServerSession) (stand []*tracked, err error) {
 	var ending []*tracked
 	var errs []error
 	for _, t := range begun {
-		switch waits, err := p.leave(ctx, t); {
+		switch waits, err := p.leave(ctx, t, unheard); {
 		case waits:
 			ending = append(ending, t)
 		case err != nil && p.g.config.OnDisconnect != LeavePlan:
@@ -361,23 +366,24 @@ func (g *Gateway) ended(ctx context.Context, t *tracked) error {
 	return g.undone(ctx, t)
 }
 
-// leave does that with one plan. waits: it is being undone.
-func (p *plans) leave(ctx context.Context, t *tracked) (waits bool, err error) {
+// leave does that with one plan; a part of it was undone, of which its client has not heard, is
+// committed by no one. waits: it is being undone.
+func (p *plans) leave(ctx context.Context, t *tracked, unheard *news) (waits bool, err error) {
 	onDisconnect := p.g.config.OnDisconnect
 	if t.ended() != nil { // its client or its deadline began what undoes it
 		return onDisconnect == FailPlan && p.g.unwinds(ctx, t) || p.g.makes(ctx, t), nil
 	}
 	switch onDisconnect {
 	case CommitPlan:
-		if err = t.tell(ctx); err == nil {
+		if err = errors.Join(t.tell(ctx), unheard.partsOf(t)); err == nil {
 			err = t.plan.Commit(ctx)
 		}
-		if undoneInstead(err) {
+		if undoneInstead(err) && t.overs(err) {
 			err = nil // someone else was faster
 		}
 		waits = err == nil && t.delivers()
 	case FailPlan:
-		if err = t.plan.Fail(ctx, "its client has gone"); undoneInstead(err) {
+		if err = t.plan.Fail(ctx, "its client has gone"); undoneInstead(err) && t.overs(err) {
 			err = nil // someone else was faster
 		}
 		waits = err == nil

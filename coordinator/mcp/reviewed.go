@@ -27,12 +27,12 @@ type wholeKey struct{}
 
 // turn is the lock of a server, for one call.
 type turn struct {
-	guard   *lock
+	server  *Server
 	release func() // nil: it is not held
 }
 
 func (t *turn) take(ctx context.Context) (err error) {
-	t.release, err = t.guard.take(ctx)
+	t.release, err = t.server.take(ctx)
 	return err
 }
 
@@ -89,7 +89,7 @@ func (s *Server) askFor(ctx context.Context, t Tool,
 		return s.ask(ctx, *t.Before, vars)
 	}
 	left := time.Until(until)
-	release, err := s.guard.take(whole)
+	release, err := s.take(whole)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (g *Gateway) stage(ctx context.Context, t *tracked, r request, e *effect,
 	}
 	e.Tool, e.About, e.Class = r.shown, about(r.arguments), r.contract.Class
 	e.State, e.known = stateStaged, stateStaged
-	err := g.explained(ctx, t, t.plan.Stage(ctx, coordinator.Action{ID: e.Action,
+	err := g.explained(ctx, t, r.holder(), t.plan.Stage(ctx, coordinator.Action{ID: e.Action,
 		Capability: r.server.Delivery(r.tool), Input: input}))
 	var recorded *coordinator.Recorded
 	switch {

@@ -106,6 +106,49 @@ func (s *Server) rooted(list []*sdk.Root) (*roots, error) {
 	return r, nil
 }
 
+// take takes the lock of the server, and of the folders that it and more say: other servers may
+// work in these, too.
+func (s *Server) take(ctx context.Context, more ...string) (release func(), err error) {
+	folders := slices.Clone(more)
+	if r := s.roots.Load(); r != nil {
+		folders = append(folders, r.Folders...)
+	}
+	for _, named := range slices.Concat(s.config.Roots, s.config.Args) {
+		if at, ok := folder(named); ok {
+			folders = append(folders, at)
+		}
+	}
+	return s.guard.take(ctx, folders...)
+}
+
+// claim is a folder that is locked: the whole of it, or one in it is.
+type claim struct {
+	path  string
+	whole bool
+}
+
+// claims are what a lock of folders takes, in the order in which all take them: each whole, and
+// those above it for what is in them.
+func claims(folders []string) (list []claim) {
+	whole := map[string]bool{}
+	for _, path := range folders {
+		whole[path] = true
+		for above := filepath.Dir(path); above != path; path, above = above, filepath.Dir(above) {
+			whole[above] = whole[above] // false, where it was not there
+		}
+	}
+	for _, path := range sortedKeys(whole) {
+		list = append(list, claim{path, whole[path]})
+	}
+	return list
+}
+
+// folderLock is the file of the lock of a folder.
+func folderLock(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return "folder-" + hex.EncodeToString(sum[:8]) + ".lock"
+}
+
 // move has the server work in the roots of its client from now on, once no call is under way.
 // Errors: that it does not.
 func (s *Server) move(ctx context.Context, list []*sdk.Root) error {
@@ -113,7 +156,7 @@ func (s *Server) move(ctx context.Context, list []*sdk.Root) error {
 	if err != nil || want.is(s.roots.Load()) {
 		return err
 	}
-	release, err := s.guard.take(ctx)
+	release, err := s.take(ctx)
 	if err != nil {
 		return err
 	}

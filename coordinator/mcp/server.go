@@ -125,14 +125,15 @@ func NewServer(config ServerConfig) (*Server, error) {
 	s := &Server{config: config, packs: append(packs, config.Packs...), x: newExpressions(),
 		calls:  &calls{},
 		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler))}
-	if s.instance = config.Instance; s.instance == "" {
+	lock := config.Instance
+	if s.instance = lock; lock == "" {
 		here, err := place(config.State)
 		if err != nil {
 			return nil, err
 		}
-		s.instance = config.instance(here, s.packs)
+		s.instance, lock = config.instance(here, s.packs)
 	}
-	s.guard, err = newLock(filepath.Join(config.State, s.instance+".lock"))
+	s.guard, err = newLock(filepath.Join(config.State, lock+".lock"))
 	return s, err
 }
 

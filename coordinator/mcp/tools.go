@@ -236,8 +236,15 @@ func (g *Gateway) replace(ctx context.Context, t *tracked, by *sdk.ServerSession
 		return ledger.Refuse("plan", "plan "+t.plan.ID()+" of this connection is open and has done "+
 			"something", "plan_commit or plan_fail first")
 	}
+	if err := untold(ctx, g, by, t); err != nil {
+		return fmt.Errorf("%w. No other plan was begun", err)
+	}
+	if err = t.plan.Commit(ctx); errors.Is(err, coordinator.ErrPartUndone) {
+		g.plans.heard(by, t, err)
+		return fmt.Errorf("%w. No other plan was begun", err)
+	}
 	g.plans.drop(t, errors.New("plan_begin has begun another plan"), by)
-	if err := t.plan.Commit(ctx); err != nil {
+	if err != nil {
 		g.logger.Warn("a plan that has done nothing stays open until its deadline",
 			"tenant", g.config.Tenant, "plan", t.plan.ID(), "error", err)
 	}
@@ -255,6 +262,7 @@ func (g *Gateway) planCommit(ctx context.Context, r request, in ownInput) (any, 
 	}
 	if err := t.plan.Commit(ctx); err != nil {
 		if !t.overs(err) {
+			g.plans.heard(by, t, err)
 			return nil, err
 		}
 		past, failed := g.look(ctx, t)

@@ -68,7 +68,7 @@ func (s *Server) deliver(ctx context.Context, c api.Command) (worker.Result, err
 	if err == nil && !failed(result) {
 		return worker.Result{Output: map[string]json.RawMessage{"result": structured(result)}}, nil
 	}
-	doubt, err := s.unmade(tool, input, result, err)
+	doubt, err := s.unmade(call.tool, tool, input, result, err)
 	if doubt {
 		err = worker.InDoubt(err)
 	}
@@ -77,7 +77,7 @@ func (s *Server) deliver(ctx context.Context, c api.Command) (worker.Result, err
 
 // unmade is what it means that a call that was staged, or is of an undo, has ended with an error.
 // doubt: it may have been made.
-func (s *Server) unmade(tool Tool, input json.RawMessage, result *sdk.CallToolResult,
+func (s *Server) unmade(name string, tool Tool, input json.RawMessage, result *sdk.CallToolResult,
 	failed error) (doubt bool, err error) {
 	var wire *jsonrpc.Error
 	switch {
@@ -90,19 +90,20 @@ func (s *Server) unmade(tool Tool, input json.RawMessage, result *sdk.CallToolRe
 		return true, failed
 	}
 	err = errors.New(value(text(result)))
-	return !s.notTaken(tool, triggers.BindingVars{Input: input, Result: structured(result)}), err
+	vars := triggers.BindingVars{Input: input, Result: structured(result)}
+	return !s.notTaken(name, tool, vars), err
 }
 
 // notTaken reports whether the contract of a tool says of its error that nothing has happened. A
 // condition without an answer does not, and is said: it would never be true.
-func (s *Server) notTaken(tool Tool, vars triggers.BindingVars) bool {
+func (s *Server) notTaken(name string, tool Tool, vars triggers.BindingVars) bool {
 	if tool.NotTaken == "" {
 		return false
 	}
 	not, err := s.x.holds(tool.NotTaken, vars)
 	if err != nil {
 		s.logger.Warn("the not_taken of a tool does not say whether a call that has failed was made: "+
-			"it may have been", "server", s.config.Name, "error", err)
+			"it may have been", "server", s.config.Name, "tool", name, "error", err)
 	}
 	return err == nil && not
 }
@@ -149,25 +150,32 @@ func (s *Server) delivered(ctx context.Context, c api.Command) (worker.Answer, e
 // the arguments of the call. leave ends that.
 func (s *Server) place(ctx context.Context, recorded json.RawMessage, recipe Recipe) (at *Server,
 	input json.RawMessage, leave func(), err error) {
+	input, uris, err := withoutRoots(recorded)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	rest, err := s.needed(ctx)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	release, err := s.guard.take(ctx)
+	var folders []string
+	for _, uri := range uris {
+		if at, ok := rootFolder(uri); ok {
+			folders = append(folders, at)
+		}
+	}
+	release, err := s.take(ctx, folders...)
 	if err != nil {
 		rest()
 		return nil, nil, nil, err
 	}
 	end := func() { release(); rest() }
-	input, uris, err := withoutRoots(recorded)
-	if err == nil {
-		var out func()
-		if at, out, err = s.in(uris, recipe); err == nil {
-			return at, input, func() { out(); end() }, nil
-		}
+	at, out, err := s.in(uris, recipe)
+	if err != nil {
+		end()
+		return nil, nil, nil, err
 	}
-	end()
-	return nil, nil, nil, err
+	return at, input, func() { out(); end() }, nil
 }
 
 // undoArguments are those of the inverse of every tool, as a registration froze them.

@@ -86,6 +86,9 @@ func TestANotTakenWithoutAnAnswerIsSaid(t *testing.T) {
 		if r := c.call("fail", map[string]any{"text": "x"}); !r.IsError {
 			t.Error(said(r))
 		}
+		if can := c.reports("what_can_be_undone", nil).Stands; len(can) != 1 {
+			t.Errorf("%s: it is taken for one that has not happened: %+v", condition, can)
+		}
 		if quiet := !strings.Contains(log.String(), "not_taken"); quiet != silent ||
 			!silent && !strings.Contains(log.String(), "result.code == 3") {
 			t.Errorf("%s: the log has %q", condition, log.String())

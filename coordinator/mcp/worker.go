@@ -145,20 +145,15 @@ func SamePlace(to, from string) error {
 }
 
 // instance names a server by the place of its states, its command line, and the variables and
-// folders that say which data it works on.
-func (c ServerConfig) instance(place string, packs []Pack) string {
+// folders that say which data it works on. lock is the name without the folders, which say where its
+// undos work: what else it works on may be one thing.
+func (c ServerConfig) instance(place string, packs []Pack) (name, lock string) {
 	parts := append([]string{place, cmp.Or(c.Command, c.URL)}, c.Args...)
 	for i, part := range parts {
 		if i > 1 {
 			parts[i] = resolved(part)
 		}
 	}
-	roots := make([]string, 0, len(c.Roots))
-	for _, root := range c.Roots {
-		roots = append(roots, "--root="+resolved(root))
-	}
-	slices.Sort(roots)
-	parts = append(parts, slices.Compact(roots)...)
 	for _, name := range sortedKeys(c.Env) {
 		parts = append(parts, name+"="+c.Env[name])
 	}
@@ -171,9 +166,18 @@ func (c ServerConfig) instance(place string, packs []Pack) string {
 			parts = append(parts, name+"="+environment[name])
 		}
 	}
+	lock = c.named(parts)
+	var roots []string
+	for _, root := range c.Roots {
+		roots = append(roots, "--root="+resolved(root))
+	}
+	slices.Sort(roots)
+	return c.named(append(parts, slices.Compact(roots)...)), lock
+}
+
+func (c ServerConfig) named(parts []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	name := c.Name[:min(len(c.Name), 40)]
-	return name + "-" + hex.EncodeToString(sum[:4])
+	return c.Name[:min(len(c.Name), 40)] + "-" + hex.EncodeToString(sum[:4])
 }
 
 // resolved is an argument, with the folder that it names resolved.
