@@ -41,6 +41,7 @@ type actor struct {
 	life     context.Context // ends with the session
 	store    ledger.Store
 	stream   *jetstream.Store // below store
+	claim    *turn.Append     // that waits for the tiles; nil: none does
 	created  int64            // when the stream was made, unix ns
 	tiles    *tiles.Writer
 	state    *executor.State
@@ -176,6 +177,9 @@ func (a *actor) turn(first *decoded, messages <-chan decoded) error {
 		return err
 	}
 	if err := a.write(a.board.WantsWrite()); err != nil {
+		return err
+	}
+	if err := a.claims(); err != nil {
 		return err
 	}
 	if err := a.proof.Sign(a.holding(), func() error { return a.write(true) }); err != nil {

@@ -17,6 +17,9 @@ type ack struct {
 
 // acknowledged hands the result of the append in flight to the machine.
 func (a *actor) acknowledged(k ack) error {
+	if halted := new(ledger.Halted); k.append.Claim && errors.As(k.err, &halted) {
+		return halted
+	}
 	reachable := a.host.cfg.Conn.IsConnected()
 	switch a.session.Acknowledged(k.sequence, k.err, reachable, a.host.clock.instant().MonoNs) {
 	case turn.Stored:

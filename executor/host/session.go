@@ -219,7 +219,7 @@ func (a *actor) endSession() {
 	a.proof.Close()
 	a.progress.end()
 	a.observer.EndSession()
-	a.acks = make(chan ack, 1)
+	a.acks, a.claim = make(chan ack, 1), nil
 	a.kv.Forget()
 	a.torn = false
 	a.board.Detached()

@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor"
@@ -12,6 +14,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/executor/view"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
@@ -133,13 +136,43 @@ func (s shell) notify(notices []executor.Notice) {
 }
 
 // Append appends on a goroutine of its own, which ends with the reply or after
-// appendTimeout; its result comes back on acks.
+// appendTimeout; its result comes back on acks. A claim waits until what was folded is in the
+// tiles, and is held against the leader of a stream that has replicas.
 func (s shell) Append(p turn.Append) {
+	if a := s.actor; p.Claim && a.stream.Replicas() > 1 {
+		a.claim = &p
+		return
+	}
+	s.append(p, nil)
+}
+
+// claims appends the claim that waits for the tiles.
+func (a *actor) claims() error {
+	p := a.claim
+	if p == nil {
+		return nil
+	}
+	a.claim = nil
+	if err := a.write(true); err != nil {
+		return err
+	}
+	shell{a}.append(*p, a.proof.Claims())
+	return nil
+}
+
+// append appends, once check, if there is one, has no error.
+func (s shell) append(p turn.Append, check func(context.Context) error) {
 	a := s.actor
 	acks, store, session := a.acks, a.store, a.life
 	go func() {
 		if p.AfterNs > 0 && !pause.For(session, time.Duration(p.AfterNs)) {
 			return
+		}
+		if check != nil {
+			if err := check(session); err != nil {
+				acks <- ack{p, 0, unclaimed(err)}
+				return
+			}
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
 		defer cancel()
@@ -148,6 +181,16 @@ func (s shell) Append(p turn.Append) {
 		a.observer.Meter.Stored(began, err)
 		acks <- ack{p, sequence, err}
 	}()
+}
+
+// unclaimed is why a claim was not sent: a halt, or it is tried again.
+func unclaimed(err error) error {
+	var halted *ledger.Halted
+	if errors.As(err, &halted) {
+		return halted
+	}
+	return fmt.Errorf("%w: what was folded cannot be held against the leader of the stream: %w",
+		ledger.ErrBusy, err)
 }
 
 // Wake arms the timer of the next step, or stops it.

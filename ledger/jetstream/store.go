@@ -118,27 +118,6 @@ func (s *Store) Head(ctx context.Context) (ledger.Head, error) {
 	return headOf(info), nil
 }
 
-// Get is as in ledger.Store. Any replica may answer; only the leader's word
-// counts when a message is said to be missing, because a replica may lag.
-func (s *Store) Get(ctx context.Context, sequence uint64) (ledger.Message, error) {
-	if sequence == 0 {
-		return ledger.Message{}, ledger.Head{}.Holds(sequence)
-	}
-	raw, err := s.stream.GetMsg(ctx, sequence)
-	switch {
-	case err == nil && raw.Sequence == sequence:
-	case ctx.Err() != nil:
-		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence,
-			StreamName(s.tenant), ctx.Err())
-	default: // not there, or its header is damaged, so that the answer hides its subject
-		return s.GetFromLeader(ctx, sequence)
-	}
-	return ledger.Message{
-		Sequence: raw.Sequence, StampNs: raw.Time.UnixNano(), Subject: raw.Subject,
-		ContentType: raw.Header.Get(contentType), Data: raw.Data,
-	}, nil
-}
-
 // messageAnswer is the answer to $JS.API.STREAM.MSG.GET.
 type messageAnswer struct {
 	Error   *js.APIError `json:"error"`
@@ -151,9 +130,22 @@ type messageAnswer struct {
 	} `json:"message"`
 }
 
+// Replicas is how many servers have the stream, as it was when it was opened.
+func (s *Store) Replicas() int { return s.stream.CachedInfo().Config.Replicas }
+
+func (a messageAnswer) notFound() bool {
+	return a.Error != nil && a.Error.ErrorCode == js.JSErrCodeMessageNotFound
+}
+
+// leaderMax is how long the leader of a stream has for its answer; while there is none, no one
+// answers.
+const leaderMax = 5 * time.Second
+
 // askLeader asks for a message: no replica answers, which may lag.
 func askLeader(ctx context.Context, conn *nats.Conn, stream, which string) (answer messageAnswer,
 	err error) {
+	ctx, cancel := context.WithTimeout(ctx, leaderMax)
+	defer cancel()
 	reply, err := conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, []byte(which))
 	if err == nil {
 		err = json.Unmarshal(reply.Data, &answer)
@@ -161,27 +153,34 @@ func askLeader(ctx context.Context, conn *nats.Conn, stream, which string) (answ
 	return answer, err
 }
 
-// GetFromLeader is Get from the leader of the stream, which no replica answers for: one may
-// lag, or have another history.
-func (s *Store) GetFromLeader(ctx context.Context, sequence uint64) (ledger.Message, error) {
+// Get is as in ledger.Store. The leader answers: a replica may lag, or have another history.
+func (s *Store) Get(ctx context.Context, sequence uint64) (ledger.Message, error) {
 	fail := func(err error) (ledger.Message, error) {
 		return ledger.Message{}, fmt.Errorf("cannot get %d of %s: %w", sequence,
 			StreamName(s.tenant), err)
 	}
-	// The head comes first: a message after it may arrive in between.
-	head, err := s.Head(ctx)
-	if err != nil {
-		return fail(err)
+	if sequence == 0 {
+		return ledger.Message{}, ledger.Head{}.Holds(sequence)
 	}
-	if err := head.Holds(sequence); err != nil {
-		return ledger.Message{}, err
+	which := fmt.Sprintf(`{"seq":%d}`, sequence)
+	answer, err := askLeader(ctx, s.conn, StreamName(s.tenant), which)
+	if err == nil && answer.notFound() {
+		// It may come after the last one. Where it does not, it is asked for again: it may have come
+		// since.
+		var head ledger.Head
+		if head, err = s.Head(ctx); err != nil {
+			return fail(err)
+		}
+		if err := head.Holds(sequence); err != nil {
+			return ledger.Message{}, err
+		}
+		answer, err = askLeader(ctx, s.conn, StreamName(s.tenant), which)
 	}
-	answer, err := askLeader(ctx, s.conn, StreamName(s.tenant), fmt.Sprintf(`{"seq":%d}`, sequence))
 	if err != nil {
 		return fail(err)
 	}
 	switch {
-	case answer.Error != nil && answer.Error.ErrorCode == js.JSErrCodeMessageNotFound:
+	case answer.notFound():
 		return ledger.Message{}, &ledger.Halted{Guard: "G1", Sequence: sequence,
 			Problem: "the record is missing"}
 	case answer.Error != nil:

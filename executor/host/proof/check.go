@@ -21,7 +21,7 @@ const leaderTimeout = 5 * time.Second
 // Leader is the leader of a tenant's stream: *jetstream.Store.
 type Leader interface {
 	Head(ctx context.Context) (ledger.Head, error)
-	GetFromLeader(ctx context.Context, sequence uint64) (ledger.Message, error)
+	Get(ctx context.Context, sequence uint64) (ledger.Message, error)
 }
 
 // checking holds what other hosts have signed against the tiles of this one. A server that was
@@ -81,6 +81,17 @@ func (s *Signer) checked(err error) error {
 	return nil
 }
 
+// Claims returns what is done before this host claims the tenant, on any goroutine, once all that
+// was folded is in the tiles: it holds what no checkpoint has against the leader of the stream. A
+// replica may have answered reads from a history that is not the leader's, and no one else may hold
+// the tenant and sign. Its errors: *ledger.Halted, or what is to be tried again.
+func (s *Signer) Claims() func(ctx context.Context) error {
+	row := s.state.Signed()
+	j := checkJob{said: row.GetSigned(), at: row.GetAt().GetSequence(), leader: s.check.leader,
+		log: s.cfg.Log, tree: tiles.NewTree(s.tiles.Files, s.tiles.Edge.Clone())}
+	return j.claim
+}
+
 // checkJob is one checkpoint that is held against a tree.
 type checkJob struct {
 	said   *pb.CheckpointSigned
@@ -90,67 +101,107 @@ type checkJob struct {
 	log    *slog.Logger
 }
 
-// run returns a *ledger.Halted where the tree is not what was signed, and the leader of the stream
-// has something else than the tiles. Where it has the same, the checkpoint is wrong, which is said:
-// a host that had folded something else has signed it.
+// run holds the checkpoint against the tree until the leader has said who is wrong where the two
+// differ. Errors: as of held, ctx's.
 func (j checkJob) run(ctx context.Context, times Times) error {
-	root, err := j.tree.Prover().Root(j.said.Size)
-	if err != nil {
-		return err
-	}
-	if bytes.Equal(root[:], j.said.Root) {
-		return nil
-	}
-	j.log.Warn("a signed checkpoint has another root than what was folded here: it is held against "+
-		"the leader of the stream", "size", j.said.Size, "sequence", j.at)
 	for {
-		differs, err := j.differs(ctx)
+		_, err := j.held(ctx)
 		var halted *ledger.Halted
-		switch {
-		case errors.As(err, &halted):
+		if err == nil || errors.As(err, &halted) || errors.Is(err, errForked) ||
+			!errors.Is(err, errUnled) || !pause.For(ctx, times.Retry) {
 			return err
-		case differs != 0:
-			return &ledger.Halted{Guard: "G5", Sequence: differs, Problem: fmt.Sprintf(
-				"the leader of the stream has another record here than the tiles, and the checkpoint of %d "+
-					"records that is signed at %d is not theirs: they were read from a server that has "+
-					"another history", j.said.Size, j.at)}
-		case err == nil:
-			return fmt.Errorf("%w: the one of %d records at %d; the leader of the stream has what was "+
-				"folded here", errForked, j.said.Size, j.at)
-		}
-		if !pause.For(ctx, times.Retry) {
-			return ctx.Err()
 		}
 	}
 }
 
-// differs returns the first sequence before the record of the checkpoint at which the leader has
-// something else than the tiles; 0: there is none.
-func (j checkJob) differs(ctx context.Context) (uint64, error) {
-	head, err := within(ctx, j.leader.Head)
+// held holds the checkpoint against the tree, and says up to which sequence the tiles have what
+// the leader of the stream has. Errors: *ledger.Halted (the leader has something else), errForked
+// (it has the same, and the checkpoint is wrong: a host that had folded something else has signed
+// it), errUnled, a tile's.
+func (j checkJob) held(ctx context.Context) (through uint64, err error) {
+	root, err := j.tree.Prover().Root(j.said.Size)
 	if err != nil {
 		return 0, err
 	}
-	for mine, err := range j.tree.Files.Messages(max(head.First, 1)) {
-		if err != nil || mine.Sequence >= j.at {
-			return 0, err
-		}
-		m, err := within(ctx, func(ctx context.Context) (ledger.Message, error) {
-			return j.leader.GetFromLeader(ctx, mine.Sequence)
-		})
-		if err != nil {
-			return 0, err
-		}
-		if !tiles.SameMessage(mine, m) {
-			return mine.Sequence, nil
+	if bytes.Equal(root[:], j.said.Root) {
+		for leaf, err := range j.tree.Files.Records(j.said.Size - 1) {
+			return leaf.Sequence - 1, err // of its message there may be more
 		}
 	}
-	return 0, nil
+	j.log.Warn("a signed checkpoint has another root than what was folded here: it is held against "+
+		"the leader of the stream", "size", j.said.Size, "sequence", j.at)
+	if err := j.same(ctx, 1, j.at-1); err != nil {
+		return 0, err
+	}
+	return j.at - 1, fmt.Errorf("%w: the one of %d records at %d; the leader of the stream has what "+
+		"was folded here", errForked, j.said.Size, j.at)
 }
 
-// within asks the leader once, which answers nothing while there is none.
-func within[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
+// ledMax is how many messages are held against the leader before a claim, where no checkpoint has
+// them: the latest.
+const ledMax = 5000
+
+// claim holds what no checkpoint has against the leader of the stream, before its host may claim
+// the tenant. Errors: as of held, but for errForked.
+func (j checkJob) claim(ctx context.Context) (err error) {
+	through := uint64(0)
+	if j.said.GetSize() > 0 {
+		if through, err = j.held(ctx); err != nil && !errors.Is(err, errForked) {
+			return err
+		}
+	}
+	last := j.tree.Files.Last()
+	if last-through > ledMax {
+		through = last - ledMax
+	}
+	return j.same(ctx, through+1, last)
+}
+
+// lagMax is how long a leader that has just been elected may lack what was read before.
+const lagMax = 2 * time.Second
+
+// errUnled says that the leader of the stream has not answered.
+var errUnled = errors.New("the leader of the stream does not answer")
+
+// same wants the leader to have what the tiles have, from a sequence to another one. Errors:
+// *ledger.Halted, errUnled, a tile's.
+func (j checkJob) same(ctx context.Context, from, to uint64) error {
+	head, err := within(ctx, j.leader.Head)
+	if err != nil {
+		return err
+	}
+	for mine, err := range j.tree.Files.Messages(max(head.First, from)) {
+		if err != nil || mine.Sequence > to {
+			return err
+		}
+		get := func(ctx context.Context) (ledger.Message, error) { return j.leader.Get(ctx, mine.Sequence) }
+		m, err := within(ctx, get)
+		var ends *ledger.Refused
+		if errors.As(err, &ends) && pause.For(ctx, lagMax) {
+			m, err = within(ctx, get)
+		}
+		if err != nil && !errors.As(err, &ends) {
+			return err
+		}
+		if err != nil || !tiles.SameMessage(mine, m) {
+			return &ledger.Halted{Guard: "G5", Sequence: mine.Sequence,
+				Problem: "the leader of the stream does not have the record that was folded here: it was " +
+					"read from a server that has another history"}
+		}
+	}
+	return nil
+}
+
+// within asks the leader once. Errors: what it says (*ledger.Halted, *ledger.Refused), errUnled.
+func within[T any](ctx context.Context, ask func(context.Context) (T, error)) (answer T,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
-	return ask(ctx)
+	answer, err = ask(ctx)
+	var halted *ledger.Halted
+	var refused *ledger.Refused
+	if err != nil && !errors.As(err, &halted) && !errors.As(err, &refused) {
+		err = fmt.Errorf("%w: %w", errUnled, err)
+	}
+	return answer, err
 }

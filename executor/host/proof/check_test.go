@@ -27,13 +27,16 @@ func (l *leading) Head(context.Context) (ledger.Head, error) {
 	return ledger.Head{First: max(l.first, 1), Last: uint64(len(l.messages))}, nil
 }
 
-func (l *leading) GetFromLeader(_ context.Context, sequence uint64) (ledger.Message, error) {
+func (l *leading) Get(_ context.Context, sequence uint64) (ledger.Message, error) {
 	if l.asked++; l.fails > 0 {
 		l.fails--
 		return ledger.Message{}, errors.New("no leader")
 	}
 	if sequence < l.first {
 		return ledger.Message{}, errors.New("the stream begins later")
+	}
+	if sequence > uint64(len(l.messages)) {
+		return ledger.Message{}, ledger.Refuse("sequence", "after the last", "an earlier one")
 	}
 	return l.messages[sequence-1], nil
 }
@@ -89,8 +92,7 @@ func (c signedElsewhere) run(t *testing.T) {
 		}
 		state.Flush()
 	}
-	fold(message(t, 1, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
-		&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2"}}}))
+	fold(termOf(t, 1))
 	for sequence := uint64(2); sequence <= 5; sequence++ {
 		fold(factAt(t, sequence))
 	}
@@ -131,4 +133,80 @@ func (c signedElsewhere) run(t *testing.T) {
 	if s.check.busy || s.check.said != nil {
 		t.Error("it is not done")
 	}
+}
+
+// TestAClaimIsHeldAgainstTheLeader: what the last checkpoint has is not asked for, all after it is.
+func TestAClaimIsHeldAgainstTheLeader(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		signed uint64 // records of the checkpoint, which is the sixth; 0: none
+		other  uint64 // sequence at which the leader has something else; 0: none
+		lacks  bool   // the leader ends before the last record
+		fails  int
+
+		asked  int // the leader is, so often
+		halted uint64
+		again  bool
+	}{
+		"the same":                {asked: 8},
+		"after a checkpoint":      {signed: 4, asked: 5},
+		"the leader differs":      {signed: 4, other: 7, asked: 4, halted: 7},
+		"what a checkpoint has":   {signed: 4, other: 3, asked: 5}, // by whom it was signed, it was right
+		"without a checkpoint":    {other: 3, asked: 3, halted: 3},
+		"the leader ends earlier": {signed: 4, lacks: true, asked: 6, halted: 8},
+		"no leader":               {fails: 1, asked: 1, again: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tl, state, leader := emptyTiles(t), executor.Open(rows.NewMemoryKV(), "t", nil), leading{}
+			s := New(Config{Tenant: "t", KeysDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+			s.Open(t.Context(), state, tl, &leader)
+			t.Cleanup(s.Close)
+			for sequence := uint64(1); sequence <= 8; sequence++ {
+				m := factAt(t, sequence)
+				if sequence == 6 && c.signed > 0 {
+					m = signedOf(t, tl, sequence, c.signed)
+				} else if sequence == 1 {
+					m = termOf(t, sequence)
+				}
+				leader.messages = append(leader.messages, m)
+				for _, e := range keep(t, tl, m) {
+					state.Apply(e)
+				}
+				state.Flush()
+			}
+			if c.other != 0 {
+				leader.messages[c.other-1].StampNs++
+			}
+			if c.lacks {
+				leader.messages = leader.messages[:7]
+			}
+			leader.fails = c.fails
+			err := s.Claims()(t.Context())
+			var halted *ledger.Halted
+			if errors.As(err, &halted) != (c.halted != 0) || halted != nil && halted.Sequence != c.halted ||
+				errors.Is(err, errUnled) != c.again || (err == nil) != (c.halted == 0 && !c.again) {
+				t.Errorf("%v", err)
+			}
+			if leader.asked != c.asked {
+				t.Errorf("the leader is asked %d times, want %d", leader.asked, c.asked)
+			}
+		})
+	}
+}
+
+func termOf(t *testing.T, sequence uint64) ledger.Message {
+	return message(t, sequence, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
+		&pb.Record{Term: 1, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h2"}}})
+}
+
+// signedOf is a checkpoint of the tiles as they were.
+func signedOf(t *testing.T, tl *tiles.Writer, sequence, size uint64) ledger.Message {
+	t.Helper()
+	root, err := tiles.NewTree(tl.Files, tl.Edge.Clone()).Prover().Root(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return message(t, sequence, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor}, &pb.Record{Term: 1,
+		Kind: &pb.Record_CheckpointSigned{CheckpointSigned: &pb.CheckpointSigned{Size: size, Root: root[:]}}})
 }

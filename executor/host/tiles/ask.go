@@ -201,13 +201,30 @@ func CompareRange(ctx context.Context, store ledger.Store, tiles *Files, from,
 			return 0, errors.Join(err, fmt.Errorf("no tile was read at sequence %d", next))
 		}
 		if !SameMessage(copied, m) {
-			return m.Sequence, nil
+			return leaderDiffers(ctx, store, copied)
 		}
 		if next++; m.Sequence == to {
 			return 0, nil
 		}
 	}
 	return 0, fmt.Errorf("the stream was read up to %d of %d only: %w", next-1, to, ctx.Err())
+}
+
+// leaderDiffers returns the sequence of a message that was read otherwise than the tiles have it,
+// unless the leader of the stream has it as they do: then a server answers with another history.
+func leaderDiffers(ctx context.Context, store ledger.Store, copied ledger.Message) (uint64, error) {
+	led, err := store.Get(ctx, copied.Sequence)
+	var halted *ledger.Halted
+	switch {
+	case errors.As(err, &halted):
+		return copied.Sequence, nil
+	case err != nil:
+		return 0, err
+	case SameMessage(copied, led):
+		return 0, fmt.Errorf("a server of the stream has another record at %d than its leader, which has "+
+			"what the tiles have: its store is of another history", copied.Sequence)
+	}
+	return copied.Sequence, nil
 }
 
 // Bounds of one answer to ledger.read.
