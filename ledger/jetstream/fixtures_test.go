@@ -269,7 +269,7 @@ func startCluster(dir string) (*cluster, error) {
 		return nil, err
 	}
 	c := &cluster{dir: dir, ports: ports}
-	if err := c.start(); err != nil {
+	if err := c.start(3); err != nil {
 		return nil, err
 	}
 	c.system, err = nats.Connect(c.servers[0].ClientURL(), nats.UserInfo("sys", "sys"), nats.MaxReconnects(-1),

@@ -57,6 +57,7 @@ type Holders struct {
 	replicas int
 	process  string
 	gone     func(ctx context.Context, tenant string) bool
+	revive   revive
 }
 
 // Lease is the right of one holder to run one tenant until its TTL has passed
@@ -107,7 +108,8 @@ func OpenHolders(ctx context.Context, cfg HoldersConfig) (*Holders, error) {
 		return nil, fmt.Errorf("cannot use the connection: %v", err)
 	}
 	h := &Holders{js: client, ttl: ttl, replicas: max(cfg.Replicas, 1),
-		process: cfg.Process, gone: cfg.Gone}
+		process: cfg.Process, gone: cfg.Gone,
+		revive: revive{after: max(reviveLeases*ttl, reviveMin)}}
 	if _, err := h.provision(ctx); err != nil {
 		return nil, err
 	}
@@ -122,7 +124,7 @@ func (h *Holders) provision(ctx context.Context) (made bool, err error) {
 	if _, err := h.js.KeyValue(ctx, HoldersBucket); err == nil {
 		return false, nil
 	}
-	_, err = h.js.CreateStream(ctx, js.StreamConfig{
+	config := js.StreamConfig{
 		Name: holdersStream, Description: "Sagenbaum: which host holds which tenant",
 		Subjects: []string{leaseSubject(">")}, MaxMsgs: -1, MaxBytes: -1, MaxConsumers: -1,
 		MaxMsgsPerSubject: 1,
@@ -132,7 +134,12 @@ func (h *Holders) provision(ctx context.Context) (made bool, err error) {
 		// A bucket made again must not count revisions that leases of the lost one
 		// have, or an old lease could be renewed over another holder's.
 		FirstSeq: 1 + rand.Uint64N(1<<50),
-	})
+	}
+	_, err = h.js.CreateStream(ctx, config)
+	if hasCode(err, codeNoPeers) && config.Replicas > 1 { // it holds no truth: one server is enough meanwhile
+		config.Replicas = 1
+		_, err = h.js.CreateStream(ctx, config)
+	}
 	if errors.Is(err, js.ErrStreamNameAlreadyInUse) { // another host was faster
 		return false, nil
 	}
@@ -148,6 +155,14 @@ func (h *Holders) provision(ctx context.Context) (made bool, err error) {
 // that restarts need not wait for itself. It does not where another process of its
 // name has the lease and is not gone.
 func (h *Holders) Acquire(
+	ctx context.Context, tenant, holder string) (lease Lease, ok bool, current Standing, err error,
+) {
+	lease, ok, current, err = h.acquire(ctx, tenant, holder)
+	h.revive.heard(h, err)
+	return lease, ok, current, err
+}
+
+func (h *Holders) acquire(
 	ctx context.Context, tenant, holder string) (lease Lease, ok bool, current Standing, err error,
 ) {
 	if !ledger.ValidToken(tenant) || !ledger.ValidToken(holder) {
@@ -204,6 +219,12 @@ func (h *Holders) standing(e entry) Standing {
 // not held any more; after another error it may be held or not. When the bucket
 // was lost with the server's memory, the lease is written again.
 func (h *Holders) Renew(ctx context.Context, lease Lease) (Lease, error) {
+	next, err := h.renew(ctx, lease)
+	h.revive.heard(h, err)
+	return next, err
+}
+
+func (h *Holders) renew(ctx context.Context, lease Lease) (Lease, error) {
 	renewed, err := h.put(ctx, lease)
 	if errors.Is(err, ErrLeaseLost) {
 		return h.renewAgain(ctx, lease, err)

@@ -1,0 +1,84 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	js "github.com/nats-io/nats.go/jetstream"
+)
+
+// The bucket of leases is in the memory of its servers, since each lease is written every few
+// seconds and holds no truth. Servers that were restarted have lost it, and nats-server (2.15.2)
+// elects no leader of such a stream by servers that have nothing: where two of three have restarted
+// and the third is gone, it has none until that one is back, though every ledger has its quorum.
+// So a bucket that has no leader for some time is deleted, and made again as one that was lost: on
+// one server, where there are too few for its replicas.
+
+// Times of a bucket without a leader.
+const (
+	reviveLeases = 3                // lifetimes of a lease without an answer, and at least reviveMin
+	reviveMin    = 15 * time.Second // as an election may take as long
+	reviveTime   = 10 * time.Second // for what is asked
+)
+
+// Codes of nats-server, which its client does not name.
+const (
+	codeNoPeers = 10005 // too few servers are there for the replicas of a stream
+	codeOffline = 10118 // none of the servers of a stream is there
+)
+
+func hasCode(err error, code js.ErrorCode) bool {
+	var refused *js.APIError
+	return errors.As(err, &refused) && refused.ErrorCode == code
+}
+
+// revive is what is known of a bucket that does not answer.
+type revive struct {
+	after time.Duration // without an answer it is looked at
+
+	mu     sync.Mutex
+	silent time.Time // since when it has not answered, or it was looked at; zero: it has
+	busy   bool
+}
+
+// heard follows what the bucket answers, and acts beside its caller.
+func (r *revive) heard(h *Holders, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	switch {
+	case err == nil || errors.Is(err, ErrLeaseLost):
+		r.silent = time.Time{}
+		return
+	case r.silent.IsZero():
+		r.silent = now
+	}
+	if r.busy || now.Sub(r.silent) < r.after {
+		return
+	}
+	r.silent, r.busy = now, true
+	go func() { // ends after reviveTime
+		ctx, cancel := context.WithTimeout(context.Background(), reviveTime)
+		defer cancel()
+		h.deleteLeaderless(ctx)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.busy = false
+	}()
+}
+
+// deleteLeaderless deletes the bucket where its servers say that it has no leader: every lease in
+// it has run out. What fails is tried again.
+func (h *Holders) deleteLeaderless(ctx context.Context) {
+	stream, err := h.js.Stream(ctx, holdersStream)
+	gone := hasCode(err, codeOffline)
+	if err == nil {
+		c := stream.CachedInfo().Cluster
+		gone = c != nil && c.Leader == ""
+	}
+	if gone {
+		_ = h.js.DeleteStream(ctx, holdersStream) // its leader would answer
+	}
+}
