@@ -66,7 +66,7 @@ func (l *lock) take(ctx context.Context, folders ...string) (release func(), err
 		}
 		return err
 	}
-	// All take the folders in the same order, after their own lock, so that no two wait for each other.
+	// All take the folders in the same order, after their own lock: no two wait for each other.
 	err = hold(l.own, syscall.LOCK_EX)
 	for _, f := range claims(folders) {
 		if err != nil {

@@ -134,7 +134,9 @@ func claims(folders []string) (list []claim) {
 	for _, path := range folders {
 		whole[path] = true
 		for above := filepath.Dir(path); above != path; path, above = above, filepath.Dir(above) {
-			whole[above] = whole[above] // false, where it was not there
+			if _, there := whole[above]; !there {
+				whole[above] = false
+			}
 		}
 	}
 	for _, path := range sortedKeys(whole) {

@@ -145,8 +145,8 @@ func SamePlace(to, from string) error {
 }
 
 // instance names a server by the place of its states, its command line, and the variables and
-// folders that say which data it works on. lock is the name without the folders, which say where its
-// undos work: what else it works on may be one thing.
+// folders that say which data it works on. lock is the name without the folders, which say where
+// its undos work: what else it works on may be one thing.
 func (c ServerConfig) instance(place string, packs []Pack) (name, lock string) {
 	parts := append([]string{place, cmp.Or(c.Command, c.URL)}, c.Args...)
 	for i, part := range parts {

@@ -136,8 +136,8 @@ func (h *Holders) provision(ctx context.Context) (made bool, err error) {
 		FirstSeq: 1 + rand.Uint64N(1<<50),
 	}
 	_, err = h.js.CreateStream(ctx, config)
-	if hasCode(err, codeNoPeers) && config.Replicas > 1 { // it holds no truth: one server is enough meanwhile
-		config.Replicas = 1
+	if hasCode(err, codeNoPeers) && config.Replicas > 1 {
+		config.Replicas = 1 // it holds no truth: one server is enough meanwhile
 		_, err = h.js.CreateStream(ctx, config)
 	}
 	if errors.Is(err, js.ErrStreamNameAlreadyInUse) { // another host was faster

@@ -174,7 +174,9 @@ func (j checkJob) same(ctx context.Context, from, to uint64) error {
 		if err != nil || mine.Sequence > to {
 			return err
 		}
-		get := func(ctx context.Context) (ledger.Message, error) { return j.leader.Get(ctx, mine.Sequence) }
+		get := func(ctx context.Context) (ledger.Message, error) {
+			return j.leader.Get(ctx, mine.Sequence)
+		}
 		m, err := within(ctx, get)
 		var ends *ledger.Refused
 		if errors.As(err, &ends) && pause.For(ctx, lagMax) {

@@ -221,8 +221,8 @@ func leaderDiffers(ctx context.Context, store ledger.Store, copied ledger.Messag
 	case err != nil:
 		return 0, err
 	case SameMessage(copied, led):
-		return 0, fmt.Errorf("a server of the stream has another record at %d than its leader, which has "+
-			"what the tiles have: its store is of another history", copied.Sequence)
+		return 0, fmt.Errorf("a server of the stream has another record at %d than its leader, which "+
+			"has what the tiles have: its store is of another history", copied.Sequence)
 	}
 	return copied.Sequence, nil
 }
