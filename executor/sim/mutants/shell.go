@@ -152,7 +152,7 @@ var shell = map[string][]mutant{
 		{"a command runs ahead though a later term was read", "executor/host/shell.go",
 			"return a.termRead.Load() <= term && a.lead.safe()", "return a.lead.safe()"},
 		{"what came of an append is another session's", "executor/host/session.go",
-			"\ta.acks = make(chan ack, 1)\n", ""},
+			"a.acks, a.claim = make(chan ack, 1), nil", "a.claim = nil"},
 		{"answers of a run wait for a slow worker", "executor/host/dispatch.go",
 			"time.AfterFunc(turn.RunHoldMax, func() { d.handOver(run) })", "_ = run"},
 		{"a dispatcher that was stopped sends on", "executor/host/dispatch.go",
