@@ -233,6 +233,17 @@ func TestWorkOnTheLedgerWaitsForNoHostThatStandsBy(t *testing.T) {
 		r := cmdtest.Run(t, append(strings.Fields(line), "--server", server.URL(), "--timeout", "200ms")...)
 		r.Wants(t, line, cli.ExitNoServer, "no answer to ", " within 200ms")
 	}
+	standby := func([]byte) any {
+		return api.StatusAnswer{Status: api.Status{Tenant: "default", Mode: api.ModeStandby, Problem: "held by no one"}}
+	}
+	url := answering(t, map[string]func([]byte) any{"status": standby})
+	cmdtest.Run(t, "rebuild", "--check", "--server", url).Wants(t, "a host that stands by", cli.ExitNoServer,
+		"no host holds tenant default: held by no one", "sagenbaum doctor")
+}
+
+// inMode answers the status of the tenant.
+func inMode(mode string) func([]byte) any {
+	return func([]byte) any { return api.StatusAnswer{Status: api.Status{Tenant: "default", Mode: mode}} }
 }
 
 // TestCredentialsOfAnotherRoleAreRefusedAtOnce, before a server is asked: here there is none.

@@ -98,7 +98,8 @@ func TestARepairIsOfOneHost(t *testing.T) {
 		{[]api.Host{a, b, {Host: "host-c", Mode: api.ModeHolding}}, true},
 		{nil, true},
 	} {
-		url, asked := answering(t, nil), make(chan []byte, 1)
+		url := answering(t, map[string]func([]byte) any{"status": inMode(api.ModeHalted)})
+		asked := make(chan []byte, 1)
 		conn := cmdtest.Dial(t, url)
 		for _, h := range c.hosts {
 			answers(t, conn, api.HostsSubject("default"), func([]byte) any { return api.HostAnswer{Host: h} })

@@ -77,7 +77,7 @@ func TestRebuildThatDiffersEndsWithOne(t *testing.T) {
 	url := answering(t, map[string]func([]byte) any{"memory.rebuild": func([]byte) any {
 		return api.RebuildAnswer{Applied: 9, State: "aa", Rebuilt: "bb", Facts: "cc", Refolded: "dd", Rows: 3,
 			Differ: []string{"fact \"k\x1b\": not the same"}}
-	}})
+	}, "status": inMode(api.ModeHolding)})
 	r := cmdtest.Run(t, "--server", url, "memory", "rebuild", "--check")
 	r.Wants(t, "memory rebuild --check", cli.ExitLook)
 	for _, want := range []string{"DIFFERENT · sequences 1 to 9", "cc, 3 facts", "dd", "aa", "bb",

@@ -135,8 +135,12 @@ func (s *Settings) administer(cmd *cobra.Command, limit time.Duration, doing str
 	verb api.Call, question, answer any) error {
 	return s.With(func(c *Client) error {
 		// A host that stands by leaves the question to the holder, and there may be none.
-		if _, err := c.Status(cmd.Context()); noAnswer(err) {
+		switch v, err := c.Status(cmd.Context()); {
+		case noAnswer(err):
 			return Failed(doing, c.WithoutHolder(cmd.Context(), err))
+		case err == nil && v.Mode == api.ModeStandby:
+			return Failed(doing, Fail(ExitNoServer, "sagenbaum doctor", "no host holds tenant %s: %s",
+				c.Tenant, v.Problem))
 		}
 		c.Timeout = limit
 		return Failed(doing, lateWork(c.ask(cmd.Context(), verb, question, answer)))
