@@ -24,6 +24,15 @@ func (w *world) blocks(plan, action, file string, left ...string) {
 	}
 }
 
+// secondBlocked makes two calls in a plan, and has the second one blocked.
+func (w *world) secondBlocked(c *client, file string) (plan string) {
+	w.t.Helper()
+	plan = planOf(c.call("add", map[string]any{"text": "one"}))
+	c.does("add", map[string]any{"text": "two"})
+	w.blocks(plan, "2", file, "one")
+	return plan
+}
+
 // tellsOf wants a call to have said that the second action was undone, and to have done nothing.
 func tellsOf(t *testing.T, r *sdk.CallToolResult, ends string) {
 	t.Helper()
@@ -43,9 +52,7 @@ func TestAClientHearsOfABlockBeforeItGoesOn(t *testing.T) {
 			w := newWorld(t)
 			config, file := w.notes(t)
 			c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
-			plan := planOf(c.call("add", map[string]any{"text": "one"}))
-			c.does("add", map[string]any{"text": "two"})
-			w.blocks(plan, "2", file, "one")
+			w.secondBlocked(c, file)
 			if looks {
 				c.reports("what_can_be_undone", nil).wants(t, "answered", "open: undone [2], stands [], can [1]")
 			}
@@ -65,9 +72,7 @@ func TestAClientHearsOfABlockBeforeItCommits(t *testing.T) {
 	w := newWorld(t)
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
-	plan := planOf(c.call("add", map[string]any{"text": "one"}))
-	c.does("add", map[string]any{"text": "two"})
-	w.blocks(plan, "2", file, "one")
+	plan := w.secondBlocked(c, file)
 	w.until("a savepoint has heard it", func() bool { return c.gateway.MarksLater(plan) })
 	tellsOf(t, c.call("plan_commit", nil), "Nothing was committed")
 	if r := c.call("plan_commit", nil); r.IsError {
@@ -84,9 +89,7 @@ func TestAClientOfAnotherGatewayHearsOfABlock(t *testing.T) {
 	w := newWorld(t)
 	config, file := w.notes(t)
 	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
-	plan := planOf(c.call("add", map[string]any{"text": "one"}))
-	c.does("add", map[string]any{"text": "two"})
-	w.blocks(plan, "2", file, "one")
+	plan := w.secondBlocked(c, file)
 	c.leave()
 	if err := c.gateway.Close(); err != nil {
 		t.Log(err)
@@ -103,9 +106,7 @@ func TestEachSessionHearsOfABlock(t *testing.T) {
 	t.Parallel()
 	for _, stored := range []bool{false, true} { // by the savepoint after a call
 		w, file, a, b := sessions(t)
-		plan := planOf(a.call("add", map[string]any{"text": "one"}))
-		a.does("add", map[string]any{"text": "two"})
-		w.blocks(plan, "2", file, "one")
+		plan := w.secondBlocked(a, file)
 		if stored {
 			w.until("a savepoint has heard it", func() bool { return a.gateway.MarksLater(plan) })
 		}
@@ -127,9 +128,7 @@ func TestAClientThatGoesCommitsNothingThatItDoesNotKnow(t *testing.T) {
 		w := newWorld(t)
 		config, file := w.notes(t)
 		c := w.gateway(mcp.Config{ServeUndos: true, OnDisconnect: mcp.CommitPlan}, nil, config)
-		plan := planOf(c.call("add", map[string]any{"text": "one"}))
-		c.does("add", map[string]any{"text": "two"})
-		w.blocks(plan, "2", file, "one")
+		plan := w.secondBlocked(c, file)
 		if stored {
 			w.until("a savepoint has heard it", func() bool { return c.gateway.MarksLater(plan) })
 		}
@@ -146,14 +145,12 @@ func TestAClientThatGoesCommitsNothingThatItDoesNotKnow(t *testing.T) {
 func TestAHolderThatGoesCommitsNothingThatAnotherHasHeard(t *testing.T) {
 	t.Parallel()
 	w, file, a, b := sessionsOf(t, mcp.Config{ServeUndos: true, OnDisconnect: mcp.CommitPlan})
-	plan := planOf(a.call("add", map[string]any{"text": "one"}))
-	a.does("add", map[string]any{"text": "two"})
-	w.blocks(plan, "2", file, "one")
+	plan := w.secondBlocked(a, file)
 	tellsOf(t, b.call("add", map[string]any{"text": "three"}, "sagenbaum/plan", plan), "Nothing was done.")
 	if err := a.session.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.until("its plan is left as it is", func() bool { return a.gateway.Stands(plan) })
+	w.until("its plan is left as it is", func() bool { return a.gateway.Stood(plan) })
 	if got := w.state(plan, ledger.StateOpen); got != ledger.StateOpen {
 		t.Error(got)
 	}

@@ -89,8 +89,8 @@ func (g *Gateway) MarksLater(plan string) (heard bool) {
 	return len(t.parts) > 0
 }
 
-// Stands reports whether a plan has stood when its client had gone.
-func (g *Gateway) Stands(plan string) bool {
+// Stood reports whether a plan has stood when its client had gone.
+func (g *Gateway) Stood(plan string) bool {
 	g.plans.mu.Lock()
 	defer g.plans.mu.Unlock()
 	return slices.ContainsFunc(g.plans.stood, func(t *tracked) bool { return t.plan.ID() == plan })

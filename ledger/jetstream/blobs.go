@@ -269,8 +269,7 @@ func (b *Blobs) walk(ctx context.Context, plan string, from uint64,
 // Remove removes an entry, unless it was stored again since it was listed. Again is harmless.
 func (b *Blobs) Remove(ctx context.Context, entry BlobEntry) error {
 	err := b.stream.DeleteMsg(ctx, entry.Sequence)
-	var refused *js.APIError
-	if errors.As(err, &refused) && refused.ErrorCode == js.JSErrCodeMessageNotFound {
+	if hasCode(err, js.JSErrCodeMessageNotFound) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, js.ErrMsgNotFound) &&

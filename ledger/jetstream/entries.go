@@ -76,9 +76,7 @@ func (e *entries) Put(ctx context.Context, tenant string, value []byte,
 	}
 	m := &nats.Msg{Subject: e.prefix + tenant, Data: value}
 	ack, err := e.client.PublishMsg(ctx, m, js.WithExpectLastSequencePerSubject(after))
-	var refused *js.APIError
-	if errors.As(err, &refused) && (refused.ErrorCode == js.JSErrCodeStreamWrongLastSequence ||
-		strings.Contains(refused.Description, "wrong last sequence")) {
+	if isWrongLast(err) {
 		return 0, fmt.Errorf("%w: tenant %s", ledger.ErrConflict, tenant)
 	}
 	if err != nil {
@@ -86,6 +84,19 @@ func (e *entries) Put(ctx context.Context, tenant string, value []byte,
 			explain(err))
 	}
 	return ack.Sequence, nil
+}
+
+// isWrongLast reports whether a subject has another last message than a publisher has said.
+func isWrongLast(err error) bool {
+	var refused *js.APIError
+	return errors.As(err, &refused) && (refused.ErrorCode == js.JSErrCodeStreamWrongLastSequence ||
+		strings.Contains(refused.Description, "wrong last sequence"))
+}
+
+// hasCode reports whether JetStream has refused something with a code.
+func hasCode(err error, code js.ErrorCode) bool {
+	var refused *js.APIError
+	return errors.As(err, &refused) && refused.ErrorCode == code
 }
 
 // open finds the stream, or makes it.

@@ -226,9 +226,7 @@ func (k *Keys) Create(ctx context.Context, plan string, value []byte) error {
 func (k *Keys) put(ctx context.Context, subject string, value []byte, after uint64) error {
 	m := &nats.Msg{Subject: subject, Data: value}
 	_, err := k.client.PublishMsg(ctx, m, js.WithExpectLastSequencePerSubject(after))
-	var refused *js.APIError
-	if errors.As(err, &refused) && (refused.ErrorCode == js.JSErrCodeStreamWrongLastSequence ||
-		strings.Contains(refused.Description, "wrong last sequence")) {
+	if isWrongLast(err) {
 		return fmt.Errorf("%w: %s has a key, or had one", ledger.ErrConflict, subject)
 	}
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	js "github.com/nats-io/nats.go/jetstream"
 )
 
 // The bucket of leases is in the memory of its servers, since each lease is written every few
@@ -28,11 +26,6 @@ const (
 	codeNoPeers = 10005 // too few servers are there for the replicas of a stream
 	codeOffline = 10118 // none of the servers of a stream is there
 )
-
-func hasCode(err error, code js.ErrorCode) bool {
-	var refused *js.APIError
-	return errors.As(err, &refused) && refused.ErrorCode == code
-}
 
 // revive is what is known of a bucket that does not answer.
 type revive struct {
