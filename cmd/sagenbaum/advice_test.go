@@ -44,7 +44,7 @@ var advised = map[string][]string{
 	"witness":  {"TestTheAdviceOnAnotherHistoryIsFollowed"},
 	"key":      {"TestTheAdviceOnSeveralHostsIsFollowed"},
 	"pages":    {"TestTheAdviceOnPagesIsFollowed"},
-	"replicas": {"TestTheAdviceOnReplicasIsFollowed"},
+	"replicas": {"TestTheAdviceOnReplicasIsFollowed", "TestTheAdviceOnALedgerWithoutALeaderIsFollowed"},
 	"room":     {"TestTheAdviceOnAFullLedgerIsFollowed"},
 	"limits":   {"TestTheAdviceOnALimitIsFollowed"},
 	"disk":     {"TestAFullDiskIsSaidByStatusAndDoctor"},

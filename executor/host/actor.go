@@ -88,6 +88,7 @@ func newActor(h *Host, tenant string) *actor {
 	meter := a.observer.Meter
 	a.board, a.workers = ask.NewBoard(meter), ask.NewWorkers(meter, h.clock.now, a.log)
 	a.lead = newLeadership(h.cfg.Conn, tenant, h.cfg.Holder, h.process, a.board, a.log)
+	a.lead.holders = h.holders
 	a.desk = ask.New(ask.Config{
 		Tenant: tenant, Holder: h.cfg.Holder, Process: h.process, Conn: h.cfg.Conn,
 		DB: h.db, Dir: h.cfg.Dir, Log: a.log,

@@ -30,11 +30,9 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/executor/host/ask"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
-	"github.com/sagenbaum/sagenbaum/executor/host/pause"
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/host/webclient"
-	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
 
@@ -123,6 +121,10 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, hooks: webclient.New(),
 		share: newShare(), ready: make(chan struct{}), corrupt: corrupt, tenantKeys: tenantKeys,
 		erasures: erasures, control: control, process: jetstream.NewID(), secret: make([]byte, 32)}
+	if h.holders, err = jetstream.NewHolders(jetstream.HoldersConfig{Conn: cfg.Conn,
+		TTL: cfg.LeaseTTL, Replicas: cfg.Replicas, Process: h.process, Gone: h.twinGone}); err != nil {
+		return nil, err
+	}
 	h.db, err = store.OpenWatched(filepath.Join(cfg.Dir, "state"), cfg.Logger, cfg.GiveUp,
 		func(err error) {
 			select {
@@ -177,13 +179,6 @@ func (h *Host) Health() []TenantHealth {
 func (h *Host) Run(ctx context.Context) error {
 	defer h.unmeter()
 	defer h.hooks.CloseIdleConnections()
-	var err error
-	if h.holders, err = h.openHolders(ctx); err != nil {
-		if ctx.Err() != nil {
-			return why(ctx)
-		}
-		return err
-	}
 	go func() {
 		h.attaching.Wait() // every actor counts down once, at the latest when it ends
 		close(h.ready)
@@ -244,25 +239,6 @@ func why(ctx context.Context) error {
 		return cause
 	}
 	return nil
-}
-
-// openHolders waits for a server that is still starting.
-func (h *Host) openHolders(ctx context.Context) (*jetstream.Holders, error) {
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
-	defer cancel()
-	for {
-		// A question that comes while a cluster elects a leader stays without an answer.
-		once, done := context.WithTimeout(ctx, holdersTimeout)
-		holders, err := jetstream.OpenHolders(once,
-			jetstream.HoldersConfig{Conn: h.cfg.Conn, TTL: h.cfg.LeaseTTL, Replicas: h.cfg.Replicas,
-				Process: h.process, Gone: h.twinGone})
-		done()
-		var refused *ledger.Refused
-		if err == nil || errors.As(err, &refused) || !pause.For(ctx, retryDelayMin) {
-			return holders, err
-		}
-		h.log.Warn("no leases yet; trying on", "error", err)
-	}
 }
 
 // Close closes the state store; Run must have returned. A store that has failed

@@ -32,8 +32,8 @@ type leadership struct {
 	tenant   string
 	me       string
 	conn     *nats.Conn
-	holders  *jetstream.Holders // set before the host runs
-	board    *ask.Board         // of the tenant
+	holders  *jetstream.Holders
+	board    *ask.Board // of the tenant
 	log      *slog.Logger
 	doubt    chan struct{} // buffered 1: another term has begun, is the lock still this host's?
 	released chan struct{} // buffered 1: another host has given the lock back
@@ -70,10 +70,11 @@ type keeper struct {
 	held    bool
 	renewed time.Time // before the request that was the last to succeed
 	eager   int       // tries that follow each other quickly, after a release was heard
-	// answered is before the request that the bucket was the last to answer, and other is the host
-	// that has the lock by that answer; empty: this one, or not known.
+	// answered is before the request that the bucket was the last to answer with news, and other is
+	// the host that has the lock by that answer; empty: this one, or not known.
 	answered time.Time
 	other    string
+	revision uint64 // of the lock of other
 }
 
 // keep asks for the tenant's lock and renews it until ctx ends. Each change is an event.
@@ -222,14 +223,15 @@ func (k *keeper) turn(ctx context.Context) (holderEvent, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, every)
 	defer cancel()
 	lease, ok, current, err := k.holders.Acquire(ctx, k.tenant, k.me)
-	if err == nil {
-		k.answered, k.other = asked, current.Holder
+	// Servers without a leader show a lock that has run out, and that no one may remove.
+	if err == nil && (current.Revision == 0 || current.Revision != k.revision) {
+		k.answered, k.other, k.revision = asked, current.Holder, current.Revision
 	}
 	switch {
 	case err != nil:
 		return holderEvent{current: current.Holder}, every
 	case ok:
-		k.lease, k.held, k.renewed, k.eager, k.other = lease, true, asked, 0, ""
+		k.lease, k.held, k.renewed, k.eager, k.other, k.revision = lease, true, asked, 0, "", 0
 		return holderEvent{held: true, current: k.me}, every
 	case k.eager > 0: // the replica that was asked may not have the release yet
 		k.eager--

@@ -21,11 +21,10 @@ const (
 	progressEvery = 4 * time.Second // how often a long fold is said to go on
 	appendTimeout = 5 * time.Second // until an append without reply counts as missed
 	// between reads that broke off, and tries of what failed
-	retryDelayMin  = turn.RetryMin
-	retryDelayMax  = turn.RetryMax    //
-	attachTimeout  = 30 * time.Second // for one attempt to open a tenant
-	holdersTimeout = 5 * time.Second  // for one attempt to open the bucket of holders
-	fetchWait      = 2 * time.Second  // for another host to give a tenant's key
+	retryDelayMin = turn.RetryMin
+	retryDelayMax = turn.RetryMax    //
+	attachTimeout = 30 * time.Second // for one attempt to open a tenant
+	fetchWait     = 2 * time.Second  // for another host to give a tenant's key
 	// without a worker, or with one that says working, until operators are called
 	stuckDefault = 10 * time.Minute
 	// between tries of a signature, whatever Config.SignAfter says

@@ -127,7 +127,6 @@ func (h *Host) enlist(tenant string, late bool) *actor {
 // launch runs an actor, until ctx ends.
 func (h *Host) launch(ctx context.Context, running *sync.WaitGroup, a *actor,
 	end context.CancelCauseFunc) error {
-	a.lead.holders = h.holders
 	silence, err := a.desk.Serve()
 	h.roster.mu.Lock()
 	h.roster.silences = append(h.roster.silences, silence)

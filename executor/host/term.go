@@ -19,6 +19,9 @@ func (a *actor) leaseEvent(e holderEvent) {
 	if !e.held && e.current == "" && a.board.Mode() == api.ModeHolding {
 		a.log.Warn("the lease is lost: nothing is decided or sent until this host has it again")
 	}
+	if e.held && a.board.Mode() == api.ModeStandby {
+		a.board.Enter(api.ModeStandby, "") // no other host answers any more
+	}
 	a.session.Lead(e.held, e.current)
 }
 

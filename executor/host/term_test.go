@@ -165,7 +165,7 @@ func (r *rig) keeperOn() (k *keeper, wait *atomic.Int64) {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(conn.Close)
-	holders, err := jetstream.OpenHolders(r.t.Context(), jetstream.HoldersConfig{Conn: conn, TTL: 10 * time.Minute})
+	holders, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: conn, TTL: 10 * time.Minute})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestACommandMayRunAheadWhileNoOtherHostCanHaveTheTenant(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a := foldingActor(t)
-	holders, err := jetstream.OpenHolders(t.Context(), jetstream.HoldersConfig{Conn: r.conn, TTL: 10 * time.Minute})
+	holders, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: r.conn, TTL: 10 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (r *rig) named(folder string) {
 // otherProcess has the lease of t as a process of the same name that answers no question.
 func (r *rig) otherProcess(ttl time.Duration) (*jetstream.Holders, jetstream.Lease) {
 	r.t.Helper()
-	holders, err := jetstream.OpenHolders(r.t.Context(),
+	holders, err := jetstream.NewHolders(
 		jetstream.HoldersConfig{Conn: r.conn, TTL: ttl, Process: "other"})
 	if err != nil {
 		r.t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -47,8 +48,46 @@ func TestAHostThatCannotAskDoesNotSayWhoHolds(t *testing.T) {
 	unanswered(ttl / 2)
 	looks("half of the lock is left", true, "held by h2")
 	unanswered(ttl)
-	const unknown = "not known which host holds it: JetStream does not answer"
 	looks("the lock that was seen has run out", false, unknown)
 	a.board.Enter(api.ModeStandby, "another holder has begun a term")
 	looks("another term was seen once", false, unknown)
+}
+
+const unknown = "not known which host holds it: JetStream does not answer, or no server leads it"
+
+// TestALockThatHasRunOutIsNoOnes: servers without a leader answer what they have, and do not remove
+// a lock that has run out.
+func TestALockThatHasRunOutIsNoOnes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	k, _ := r.keeperOn()
+	// The server keeps it for as long as its holder has asked for.
+	long, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: r.conn, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, ok, _, err := long.Acquire(t.Context(), "t", "h2")
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	a := foldingActor(t)
+	a.lead.holders = k.holders
+	a.board.Enter(api.ModeStandby, "held by h2")
+	looks := func(when string, held bool, problem string) {
+		t.Helper()
+		if event, _ := a.lead.turn(t.Context(), k); event.held || event.current != "h2" {
+			t.Fatalf("%s: %+v", when, event)
+		}
+		if h := a.host.Health()[0]; h.Held != held || h.Problem != problem {
+			t.Errorf("%s: %+v, want held=%v, %q", when, h, held, problem)
+		}
+	}
+	looks("it is seen", true, "held by h2")
+	looks("it is seen again", true, "held by h2")
+	k.answered = time.Now().Add(-k.holders.TTL())
+	looks("it was not renewed in its time", false, unknown)
+	if _, err := long.Renew(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	looks("it was renewed", true, "held by h2")
 }

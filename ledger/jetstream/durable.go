@@ -16,7 +16,7 @@ import (
 // whose routes are not up yet, and an answer may be lost.
 const (
 	durableWait  = 2 * time.Second  // after which those count that have answered, if they are enough
-	durableMax   = 10 * time.Second // after which they are not
+	durableMax   = 10 * time.Second // after which they are too few
 	durableAgain = 500 * time.Millisecond
 )
 
@@ -116,6 +116,8 @@ func askServers(ctx context.Context, system *nats.Conn, connected string, lossy 
 			return nil
 		case silent && len(fine) > 0: // where no one answers, this is no system account
 			continue
+		case err != nil && found: // it is one, and some servers are away
+			return fmt.Errorf("%d of %d JetStream servers answer: %w", len(fine), expected, ErrNoLeader)
 		case err != nil:
 			return ledger.Refuse("sync_interval", fmt.Sprintf(
 				"%d of %d JetStream servers said that they sync every write, then: %v",

@@ -73,6 +73,8 @@ type Lease struct {
 type Standing struct {
 	Holder string        // empty: no one
 	Left   time.Duration // until it runs out unless it is renewed, by the host's clock
+	// Revision of the lease: each renewal has another.
+	Revision uint64
 }
 
 // String reads "host-c (for another 10s)", for people.
@@ -88,8 +90,9 @@ type leaseValue struct {
 	Process string `json:"process,omitempty"`
 }
 
-// OpenHolders finds or makes the bucket.
-func OpenHolders(ctx context.Context, cfg HoldersConfig) (*Holders, error) {
+// NewHolders asks the server nothing yet: the bucket is found or made with the first lease. The
+// error is a *ledger.Refused for a bad configuration.
+func NewHolders(cfg HoldersConfig) (*Holders, error) {
 	ttl := cfg.TTL
 	if ttl == 0 {
 		ttl = LeaseTTL
@@ -100,20 +103,13 @@ func OpenHolders(ctx context.Context, cfg HoldersConfig) (*Holders, error) {
 	if cfg.Conn == nil {
 		return nil, ledger.Refuse("conn", "missing", "a connection to NATS")
 	}
-	if err := checkServer(cfg.Conn); err != nil {
-		return nil, err
-	}
 	client, err := js.New(cfg.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the connection: %v", err)
 	}
-	h := &Holders{js: client, ttl: ttl, replicas: max(cfg.Replicas, 1),
+	return &Holders{js: client, ttl: ttl, replicas: max(cfg.Replicas, 1),
 		process: cfg.Process, gone: cfg.Gone,
-		revive: revive{after: max(reviveLeases*ttl, reviveMin)}}
-	if _, err := h.provision(ctx); err != nil {
-		return nil, err
-	}
-	return h, nil
+		revive: revive{after: max(reviveLeases*ttl, reviveMin)}}, nil
 }
 
 // TTL is how long a lease lives without being renewed.
@@ -183,7 +179,7 @@ func (h *Holders) acquire(
 		}
 		switch {
 		case err == nil:
-			return lease, true, Standing{holder, h.ttl}, nil
+			return lease, true, Standing{holder, h.ttl, lease.revision}, nil
 		case bucketGone(err):
 			if _, err := h.provision(ctx); err != nil {
 				return Lease{}, false, Standing{}, err
@@ -212,7 +208,7 @@ func (h *Holders) standing(e entry) Standing {
 	if e.Holder == "" {
 		return Standing{}
 	}
-	return Standing{e.Holder, time.Until(e.stamp.Add(h.ttl))}
+	return Standing{e.Holder, time.Until(e.stamp.Add(h.ttl)), e.revision}
 }
 
 // Renew lets a lease live for another TTL. The error is ErrLeaseLost when it is
@@ -307,7 +303,7 @@ type entry struct {
 
 func (h *Holders) last(ctx context.Context, tenant string) (entry, error) {
 	fail := func(err error) (entry, error) {
-		return entry{}, fmt.Errorf("cannot read the lease of %s: %w", tenant, err)
+		return entry{}, fmt.Errorf("cannot read the lease of %s: %w", tenant, explain(err))
 	}
 	stream, err := h.js.Stream(ctx, holdersStream)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestWhoHasALeaseIsForPeople(t *testing.T) {
 
 func openHolders(t *testing.T, conn *nats.Conn, ttl time.Duration) *jetstream.Holders {
 	t.Helper()
-	h, err := jetstream.OpenHolders(within(t, 10*time.Second), jetstream.HoldersConfig{Conn: conn, TTL: ttl})
+	h, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: conn, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestBadLeasesAreRefused(t *testing.T) {
 	server := startServer(t, embedded.Config{Dir: t.TempDir()})
 	conn := connect(t, server)
 	for _, ttl := range []time.Duration{time.Millisecond, 1500 * time.Millisecond, 2 * time.Hour, -time.Second} {
-		if _, err := jetstream.OpenHolders(ctx, jetstream.HoldersConfig{Conn: conn, TTL: ttl}); !isRefused(err, "ttl") {
+		if _, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: conn, TTL: ttl}); !isRefused(err, "ttl") {
 			t.Errorf("%v: %v", ttl, err)
 		}
 	}

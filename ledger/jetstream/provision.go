@@ -99,6 +99,10 @@ func mendCompression(ctx context.Context, client js.JetStream, stream js.Stream)
 	return stream, nil
 }
 
+// ErrNoLeader is that JetStream stores nothing now, and tells little.
+var ErrNoLeader = errors.New("no server leads JetStream: more than half of its servers must be " +
+	"there to elect one")
+
 // explain turns what a client sees of a server without JetStream into words.
 func explain(err error) error {
 	switch {
@@ -109,8 +113,10 @@ func explain(err error) error {
 		return ledger.Refuse("account", "JetStream is off for this account",
 			`"jetstream: enabled" in the account's configuration`)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return fmt.Errorf("no answer from JetStream; the user may lack permission on $JS.API, or "+
-			"the server lost its disk: %w", err)
+		return fmt.Errorf("no answer from JetStream; too few of its servers may be there, the user may "+
+			"lack permission on $JS.API, or the server lost its disk: %w", err)
+	case hasCode(err, codeNoLeader), hasCode(err, codeOffline):
+		return ErrNoLeader
 	}
 	return err
 }

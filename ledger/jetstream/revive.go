@@ -23,9 +23,14 @@ const (
 
 // Codes of nats-server, which its client does not name.
 const (
-	codeNoPeers = 10005 // too few servers are there for the replicas of a stream
-	codeOffline = 10118 // none of the servers of a stream is there
+	codeNoPeers  = 10005 // too few servers are there for the replicas of a stream
+	codeNoLeader = 10008 // too few servers are there to lead JetStream, or a stream
+	codeOffline  = 10118 // none of the servers of a stream is there
 )
+
+// NoLeader reports whether an error of JetStream, by its code, is that no server leads it, or the
+// stream that was asked about.
+func NoLeader(code int) bool { return code == codeNoLeader || code == codeOffline }
 
 // revive is what is known of a bucket that does not answer.
 type revive struct {

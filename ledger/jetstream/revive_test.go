@@ -2,6 +2,7 @@ package jetstream_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -23,7 +24,10 @@ func TestLeasesGoOnWithTwoServersOfThree(t *testing.T) {
 	}
 	t.Cleanup(conn.Close)
 	ctx := within(t, 2*caseWait)
-	var h *jetstream.Holders
+	h, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: conn, TTL: time.Second, Replicas: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
 	brief := func(do func(ctx context.Context) error) func() error {
 		return func() error {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -38,10 +42,6 @@ func TestLeasesGoOnWithTwoServersOfThree(t *testing.T) {
 		}
 		return err
 	})
-	until(t, ctx, "open", brief(func(ctx context.Context) (err error) {
-		h, err = jetstream.OpenHolders(ctx, jetstream.HoldersConfig{Conn: conn, TTL: time.Second, Replicas: 3})
-		return err
-	}))
 	h.Hurry(100 * time.Millisecond)
 	until(t, ctx, "a lease", acquire)
 	c.stop()
@@ -65,4 +65,20 @@ func TestLeasesGoOnWithTwoServersOfThree(t *testing.T) {
 		}
 	}
 	until(t, ctx, "a lease without the one server that had the bucket", acquire)
+
+	c.stop()
+	if err := c.start(1); err != nil {
+		t.Fatal(err)
+	}
+	until(t, ctx, "that one server of three leads nothing", brief(func(ctx context.Context) error {
+		if _, _, _, err := h.Acquire(ctx, "t", "h1"); !errors.Is(err, jetstream.ErrNoLeader) {
+			return fmt.Errorf("%w is not said", err)
+		}
+		return nil
+	}))
+	// It passes, unlike a server whose settings are wrong.
+	_, err = jetstream.Open(ctx, jetstream.Config{Conn: conn, Tenant: "t", Replicas: 3, System: c.system})
+	if !errors.Is(err, jetstream.ErrNoLeader) || isRefused(err, "sync_interval") {
+		t.Fatal(err)
+	}
 }

@@ -253,6 +253,9 @@ type Host struct {
 	NoKey string `json:"no_key,omitempty"`
 	// NoTenantKey: why it could not open what is sealed, if an undo took it after a restart.
 	NoTenantKey string `json:"no_tenant_key,omitempty"`
+	// Forked: why the holder has another history than the leader of the stream, as this host has
+	// proved; empty: it has not.
+	Forked string `json:"forked,omitempty"`
 	// Process tells hosts of one name apart, which is a mistake; At says where each runs.
 	Process string `json:"process,omitempty"`
 	At      string `json:"at,omitempty"`

@@ -375,6 +375,7 @@ var timersAllowed = map[string]map[string]string{
 	"page/page.go":        {"AfterFunc": "publishing a page again that nobody has taken"},
 	"ask/board.go":        {"NewTimer": "how long a question may wait"},
 	"store/room.go":       {"After": "looking again at a full disk"},
+	"tiles/silence.go":    {"AfterFunc": "how long a read that is no fold waits for a message"},
 	"tiles/sync.go":       {"After": "syncing tiles every two seconds at most"},
 	"session.go":          {"After": "the reader looks at the stream's end while the loop is busy; decides nothing"},
 }

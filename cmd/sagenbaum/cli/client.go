@@ -74,6 +74,9 @@ func (s *Settings) Connect() (*Client, error) {
 			"%s has as many connections of this tenant as it may have", c.Server)
 	}
 	start := "sagenbaum serve"
+	if strings.Contains(s.Server, ",") { // a cluster, which serve is not
+		start = "start these NATS servers"
+	}
 	if data, ok := connect.DataOf(s.Server); ok { // another folder would be another ledger
 		start = CommandLine("sagenbaum", "serve", "--data", data)
 	}
@@ -373,13 +376,19 @@ func (c *Client) Store(ctx context.Context) (*jetstream.Store, error) {
 	}
 	var info struct {
 		Error *struct {
+			Code        int    `json:"err_code"`
 			Description string `json:"description"`
 		} `json:"error"`
 	}
 	if err := json.Unmarshal(reply.Data, &info); err != nil {
 		return nil, fmt.Errorf("cannot read stream info: %w", err)
 	}
-	if info.Error != nil {
+	switch {
+	case info.Error == nil:
+	case jetstream.NoLeader(info.Error.Code):
+		return nil, Fail(ExitNoServer, "start the NATS servers that are away (docs/guide/cluster.md)",
+			"no server leads the ledger of tenant %s: %s", c.Tenant, info.Error.Description)
+	default:
 		return nil, Fail(ExitFailed,
 			"sagenbaum serve --tenant "+c.Tenant+", or --tenant NAME of one that has a ledger",
 			"tenant %s has no ledger at %s: %s", c.Tenant, c.Server, info.Error.Description)

@@ -79,6 +79,22 @@ func StandbyText(h api.Host) string {
 	return text
 }
 
+// Twins are the hosts that share their name with another one, each with where it runs.
+func Twins(hosts []api.Host) (twins []string) {
+	for _, h := range hosts {
+		if slices.ContainsFunc(hosts, func(other api.Host) bool {
+			return other.Host == h.Host && other.Process != h.Process
+		}) {
+			twins = append(twins, fmt.Sprintf("%s (%s)", h.Host, Dash(h.At)))
+		}
+	}
+	return twins
+}
+
+// OwnNames is what to do about hosts of one name.
+const OwnNames = "give each host a name of its own, serve --holder NAME: the others of one name " +
+	"stand by"
+
 // Standbys are the hosts that do not hold the tenant.
 func Standbys(hosts []api.Host) []api.Host {
 	return slices.DeleteFunc(slices.Clone(hosts), func(h api.Host) bool {

@@ -152,8 +152,12 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 		}
 		return append(findings, f)
 	}
-	findings = append(findings, ExamineMode(status, now), examineHosts(ctx, c, status))
-	findings = append(findings, ExamineFold(ctx, c, status))
+	if info.leaderless() {
+		findings = append(findings, examineLeaderless(ctx, c, status, now)...)
+	} else {
+		findings = append(findings, ExamineMode(status, now), examineHosts(ctx, c, status),
+			ExamineFold(ctx, c, status))
+	}
 	hosts, _ := c.Hosts(ctx) // who does not answer was said above
 	findings = append(findings, examineCheckpoints(status, hosts, now)...)
 	findings = append(findings, examineSealed(hosts)...)
@@ -352,6 +356,9 @@ func examineServer(ctx context.Context, c *cli.Client, info streamInfo) Finding 
 			"nats-server %s at %s is too old: hosts refuse it", version, c.Server)
 	}
 	switch {
+	case info.notStrict != "" && info.leaderless():
+		return ok("server", "nats-server %s at %s; not checked whether it is strict: no server leads "+
+			"the ledger", version, c.Server)
 	case info.notStrict != "":
 		return broken("server", `take "strict: false" out of the jetstream block of every server, `+
 			"and start one after the other again",
@@ -379,8 +386,12 @@ func examineServer(ctx context.Context, c *cli.Client, info streamInfo) Finding 
 func examineLedger(info streamInfo, tenant string, err error) Finding {
 	name, at := jetstream.StreamName(tenant), info.State
 	switch {
+	case errors.Is(err, errNoHost):
+		return skipped("ledger", "", "%v", err)
 	case err != nil:
 		return problem("ledger", err)
+	case info.leaderless():
+		return skipped("ledger", "", "not checked: no server leads it")
 	case info.Error != nil:
 		return problem("ledger", errors.New(info.Error.Description))
 	case at.Deleted > 0:
@@ -394,12 +405,18 @@ func examineLedger(info streamInfo, tenant string, err error) Finding {
 	return ok("ledger", "stream %s holds %d commits without a gap", name, at.Last)
 }
 
+// denied reports whether an error is that the table of roles does not let this user ask.
+func denied(err error) bool {
+	var f *cli.Failure
+	return errors.As(err, &f) && f.Code == cli.ExitNotAllowed && !f.Granted
+}
+
 // problem turns the error of a check into its finding. That the table of roles does not let this
 // user ask is nothing that is wrong with what it asks about.
 func problem(check string, err error) Finding {
 	var f *cli.Failure
-	switch {
-	case errors.As(err, &f) && f.Code == cli.ExitNotAllowed && !f.Granted:
+	switch errors.As(err, &f); {
+	case denied(err):
 		return skipped(check, "", "not checked (no permission): %s", f.Text)
 	case f != nil:
 		return broken(check, f.Hint, "%s", f.Text).mayPass(noAnswer(err))

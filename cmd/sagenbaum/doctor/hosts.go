@@ -13,13 +13,34 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
+// examineLeaderless is what is said of hosts, and of the fold, where no server leads the ledger:
+// all of it follows from that.
+func examineLeaderless(ctx context.Context, c *cli.Client, v api.Status,
+	now time.Time) []Finding {
+	mode := ExamineMode(v, now)
+	if mode.wrong() {
+		mode.Next = "see replicas above: a host holds the tenant when a server leads the ledger"
+	}
+	const text = "not checked: no server leads the ledger"
+	hosts := skipped("hosts", "", text)
+	all, _ := c.Hosts(ctx) // who does not answer is not listed
+	for _, h := range all {
+		hosts.Details = append(hosts.Details, cli.StandbyText(h))
+	}
+	return []Finding{mode, hosts, skipped("fold", "", text)}
+}
+
 // examineHosts says who would take over.
 func examineHosts(ctx context.Context, c *cli.Client, v api.Status) Finding {
 	hosts, err := c.Hosts(ctx)
 	if err != nil {
 		return problem("hosts", err)
 	}
-	var others, halted, degraded []string
+	return judgeHosts(hosts, v)
+}
+
+func judgeHosts(hosts []api.Host, v api.Status) Finding {
+	var others, halted, degraded, starting []string
 	holding := 0
 	for _, h := range hosts {
 		switch h.Mode {
@@ -29,16 +50,24 @@ func examineHosts(ctx context.Context, c *cli.Client, v api.Status) Finding {
 			halted = append(halted, cli.StandbyText(h))
 		case api.ModeDegraded:
 			degraded = append(degraded, cli.StandbyText(h))
+		case api.ModeStarting:
+			starting = append(starting, cli.StandbyText(h))
 		default:
 			others = append(others, cli.StandbyText(h))
 		}
 	}
 	f := ok("hosts", "no other host stands by for %s", v.Tenant)
-	twins := sameName(hosts)
+	standbys := cli.Standbys(hosts)
+	prover := slices.IndexFunc(standbys, func(h api.Host) bool { return h.Forked != "" })
+	twins := cli.Twins(hosts)
 	switch {
 	case len(twins) > 0:
-		f = warn("hosts", "give each host a name of its own, serve --holder NAME: the others of one "+
-			"name stand by", "several hosts have one name: %s", strings.Join(twins, "; ")).mayPass(true)
+		f = warn("hosts", cli.OwnNames, "several hosts have one name: %s",
+			strings.Join(twins, "; ")).mayPass(true)
+	case prover >= 0:
+		h := standbys[prover]
+		f = broken("hosts", forkedNext(v), "%s has proved that %s has folded another history than "+
+			"the servers have: %s", h.Host, v.Holder, h.Forked)
 	case holding > 1:
 		f = warn("hosts",
 			"run doctor again: the older one notices within its lease; what it appends meanwhile "+
@@ -54,20 +83,15 @@ func examineHosts(ctx context.Context, c *cli.Client, v api.Status) Finding {
 	case len(others) > 0:
 		f = ok("hosts", "%s would take over", cli.CountOf(len(others), "host"))
 	}
-	f.Details = append(others, degraded...)
+	f.Details = slices.Concat(others, degraded, starting)
 	return f
 }
 
-// sameName are the hosts that share their name with another one.
-func sameName(hosts []api.Host) (twins []string) {
-	for _, h := range hosts {
-		if slices.ContainsFunc(hosts, func(other api.Host) bool {
-			return other.Host == h.Host && other.Process != h.Process
-		}) {
-			twins = append(twins, fmt.Sprintf("%s (%s)", h.Host, cli.Dash(h.At)))
-		}
-	}
-	return twins
+// forkedNext is what brings back a holder that goes on from a history that is not the ledger's.
+func forkedNext(v api.Status) string {
+	return fmt.Sprintf("on %s: stop serve, upon which another host takes over, move executor/state "+
+		"and executor/tiles/%s of its data away, keep them, and start serve again; what it has done "+
+		"by a wrong history no one undoes by itself: docs/guide/repair.md (G5)", v.Holder, v.Tenant)
 }
 
 // haltedHostNext is what brings back a host that is halted beside a holder that is not. No command

@@ -94,11 +94,11 @@ func TestTheDoctorFindsHostsOfOneName(t *testing.T) {
 	t.Parallel()
 	hosts := []api.Host{{Host: "a", Process: "1", At: "machine m1, process 4"},
 		{Host: "a", Process: "2", At: "machine m2, process 5"}, {Host: "b", Process: "3"}}
-	got := sameName(hosts)
+	got := cli.Twins(hosts)
 	if len(got) != 2 || got[0] != "a (machine m1, process 4)" || got[1] != "a (machine m2, process 5)" {
 		t.Errorf("%q", got)
 	}
-	if got := sameName(hosts[1:]); len(got) != 0 {
+	if got := cli.Twins(hosts[1:]); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
 }

@@ -35,6 +35,7 @@ const (
 // streamInfo is the part of JetStream's answer about a ledger that is read here.
 type streamInfo struct {
 	Error *struct {
+		Code        int    `json:"err_code"`
 		Description string `json:"description"`
 	} `json:"error"`
 	Config struct {
@@ -62,14 +63,25 @@ type streamInfo struct {
 	asked     bool   // a host was asked whether the server is strict
 }
 
+// leaderless reports whether no server leads the stream, or JetStream: nothing can be stored.
+func (i streamInfo) leaderless() bool {
+	if i.Error != nil {
+		return jetstream.NoLeader(i.Error.Code)
+	}
+	return i.Cluster != nil && i.Cluster.Name != "" && i.Cluster.Leader == ""
+}
+
 // streamOf is what JetStream says of the ledger's stream: a host passes it on, or else
 // JetStream is asked, which few users may.
 func streamOf(ctx context.Context, c *cli.Client) (info streamInfo, err error) {
-	if answer, err := cli.Ask(ctx, c, api.LedgerStream, api.Nothing{}); err == nil {
+	answer, unanswered := cli.Ask(ctx, c, api.LedgerStream, api.Nothing{})
+	if unanswered == nil {
 		info.notStrict, info.asked = answer.NotStrict, true
 		return info, json.Unmarshal(answer.Stream, &info)
 	}
-	if _, err := c.Store(ctx); err != nil {
+	if _, err := c.Store(ctx); denied(err) && noAnswer(unanswered) {
+		return info, errNoHost
+	} else if err != nil {
 		return info, err
 	}
 	ctx, cancel := c.Within(ctx)
@@ -81,18 +93,45 @@ func streamOf(ctx context.Context, c *cli.Client) (info streamInfo, err error) {
 	return info, json.Unmarshal(reply.Data, &info)
 }
 
+// errNoHost is that no host answers for one who may not ask JetStream.
+var errNoHost = errors.New("not checked: no host answers")
+
 // examineStream looks at what the ledger's stream is kept on.
 func examineStream(info streamInfo, tenant string, err error) []Finding {
-	var f *cli.Failure
 	switch {
-	case errors.As(err, &f) && f.Code == cli.ExitNotAllowed && !f.Granted:
+	case errors.Is(err, errNoHost):
+		return []Finding{skipped("replicas", "", "%v", err)}
+	case denied(err):
 		return []Finding{skipped("replicas", "", "not checked (no permission)")}
 	case err != nil:
 		return []Finding{problem("replicas", err)}
+	case info.leaderless():
+		return []Finding{judgeLeader(info)}
 	case info.Error != nil:
 		return []Finding{skipped("replicas", "", "not checked: %s", info.Error.Description)}
 	}
 	return []Finding{judgeReplicas(info, tenant), judgeRoom(info, tenant)}
+}
+
+// judgeLeader is what to do where no server leads the ledger. Which of them are away no server
+// knows for sure then.
+func judgeLeader(info streamInfo) Finding {
+	servers := "its servers"
+	if info.Cluster != nil && len(info.Cluster.Replicas) > 0 {
+		var names []string
+		for _, r := range info.Cluster.Replicas {
+			if !strings.Contains(r.Name, " ") { // else it says that the name is not known
+				names = append(names, r.Name)
+			}
+		}
+		slices.Sort(names)
+		servers = fmt.Sprintf("its %d servers (%s)", len(info.Cluster.Replicas),
+			cli.Dash(strings.Join(names, ", ")))
+	}
+	return broken("replicas", "start the NATS servers that are away, or mend their network; a leader "+
+		"is there within seconds, and hosts, agents and workers go on by themselves "+
+		"(docs/guide/cluster.md)", "no server leads the ledger, and nothing can be stored: more than "+
+		"half of %s must be there", servers).mayPass(true)
 }
 
 func judgeReplicas(info streamInfo, tenant string) Finding {

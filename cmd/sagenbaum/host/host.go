@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,6 +40,13 @@ func newHostLs(s *cli.Settings) *cobra.Command {
 		Table: cli.Table{Head: []string{"HOST", "MODE", "FOLDED", "LAST", "PROBLEM"},
 			Elastic: []string{"PROBLEM"}},
 		Paint: cli.Pen.State,
+		More: func(hosts []api.Host) string {
+			twins := cli.Twins(hosts)
+			if len(twins) == 0 {
+				return ""
+			}
+			return "several hosts have one name: " + strings.Join(twins, "; ") + "\n  next: " + cli.OwnNames
+		},
 		Row: func(t *cli.Table, h api.Host) {
 			t.Add(h.Host, h.Mode, fmt.Sprint(h.Applied), fmt.Sprint(h.Last), cli.Dash(h.Problem))
 		},
@@ -68,7 +76,7 @@ func newHostShow(s *cli.Settings) *cobra.Command {
 		},
 		Write: func(out io.Writer, _ cli.Pen, h api.Host) {
 			cli.PrintLines(out, [][2]string{{"host", h.Host}, {"mode", h.Mode},
-				{"problem", h.Problem},
+				{"problem", h.Problem}, {"at", h.At},
 				{"folded", fmt.Sprintf("%d of %d", h.Applied, h.Last)}})
 		},
 	}.New(s)

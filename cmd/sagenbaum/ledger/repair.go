@@ -165,8 +165,7 @@ func writeScrub(w io.Writer, p cli.Pen, v api.ScrubAnswer) {
 	}
 	fmt.Fprintf(w, "%s · sequence %d differs: %s\n", p.State("FAIL"), v.Differs,
 		cli.Printable(v.Problem))
-	fmt.Fprintf(w,
-		"the tenant is halted; next: sagenbaum ledger repair --dry-run --reason \"...\"\n")
+	fmt.Fprintln(w, "the tenant is halted; next: sagenbaum doctor, which says what its guard asks for")
 }
 
 // ledgerListed is what ledger ls shows.

@@ -25,7 +25,8 @@ import (
 func TestOnlyOneRebuildRuns(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Shared: new(Shared)})
-	d.Shared.rebuilding.Store(true)
+	began := time.Now()
+	d.Shared.rebuilding.Store(&began)
 	if _, err := d.rebuild(); err == nil || !strings.Contains(err.Error(), "another rebuild") {
 		t.Fatal(err)
 	}
@@ -327,6 +328,7 @@ func (u *unanswered) Problem(ctx context.Context) string {
 
 func (u *unanswered) KeyProblem(string, []byte) string     { return "" }
 func (u *unanswered) View(v api.Checkpoint) api.Checkpoint { return v }
+func (u *unanswered) Forked() string                       { return "" }
 
 // TestAHostAnswersWithoutItsServers: whoever asks for all hosts waits 150 ms for a further one, and
 // asks above all where something is wrong.

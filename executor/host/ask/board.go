@@ -189,7 +189,8 @@ func (b *Board) Elsewhere(held bool) {
 }
 
 // holderUnknown is the problem of a host that stands by and cannot ask which host holds the tenant.
-const holderUnknown = "not known which host holds it: JetStream does not answer"
+const holderUnknown = "not known which host holds it: JetStream does not answer, or no server " +
+	"leads it"
 
 // Unanswered notes whether it is long ago that this host learned which host holds the tenant: what
 // it knew then is out of date.

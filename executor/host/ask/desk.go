@@ -84,6 +84,7 @@ type Keyring interface {
 type Signer interface {
 	View(v api.Checkpoint) api.Checkpoint
 	KeyProblem(named string, last []byte) string
+	Forked() string
 }
 
 // Scrubber holds the stream against the tiles: *repair.Scrubber.
@@ -101,8 +102,8 @@ type Meter interface {
 
 // Shared is what the desks of one host share. The zero Shared is ready.
 type Shared struct {
-	programs   sync.Pool   // *triggers.Cache, of one question at a time
-	rebuilding atomic.Bool // a rebuild is under way
+	programs   sync.Pool                 // *triggers.Cache, of one question at a time
+	rebuilding atomic.Pointer[time.Time] // since when a rebuild is under way; nil: none is
 	strict     jetstream.StrictServers
 }
 

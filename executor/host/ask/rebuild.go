@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
+	"github.com/sagenbaum/sagenbaum/executor/host/tiles"
 	"github.com/sagenbaum/sagenbaum/executor/rows"
 	"github.com/sagenbaum/sagenbaum/executor/turn"
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -35,13 +36,18 @@ func DropRebuilds(dir string) error {
 // of its state is, and compares the two (S80). It changes nothing; one at a
 // time.
 func (d *Desk) rebuild() (answer api.RebuildAnswer, err error) {
-	if !d.Shared.rebuilding.CompareAndSwap(false, true) {
-		return answer, alone{errors.New("another rebuild is under way")}
+	start := time.Now()
+	if !d.Shared.rebuilding.CompareAndSwap(nil, &start) {
+		since := ""
+		if began := d.Shared.rebuilding.Load(); began != nil { // else it has ended just now
+			since = fmt.Sprintf(" for %s, and goes on without whoever has asked for it",
+				time.Since(*began).Round(time.Second))
+		}
+		return answer, alone{fmt.Errorf("another rebuild is under way%s", since)}
 	}
-	defer d.Shared.rebuilding.Store(false)
+	defer d.Shared.rebuilding.Store(nil)
 	ctx, cancel := d.untilGone()
 	defer cancel()
-	start := time.Now()
 	if answer, err = d.refoldBeside(ctx); err != nil {
 		return answer, alone{fmt.Errorf("cannot rebuild: %w", err)}
 	}
@@ -50,8 +56,8 @@ func (d *Desk) rebuild() (answer api.RebuildAnswer, err error) {
 }
 
 func (d *Desk) refoldBeside(ctx context.Context) (answer api.RebuildAnswer, err error) {
-	records := d.Board.Records()
-	if records == nil {
+	records, copies := d.Board.Records(), d.Board.Copies()
+	if records == nil || copies == nil {
 		return answer, errors.New("the ledger is not open yet")
 	}
 	dir, err := os.MkdirTemp(d.Dir, rebuildPrefix)
@@ -69,7 +75,7 @@ func (d *Desk) refoldBeside(ctx context.Context) (answer api.RebuildAnswer, err 
 	defer func() { _ = snapshot.Close() }()
 	had := store.NewView(snapshot, d.Tenant)
 	answer.Applied = view.NewReader(had, d.Tenant, nil).Applied()
-	if err := refold(ctx, again, d.Tenant, records, answer.Applied); err != nil {
+	if err := refold(ctx, again, d.Tenant, records, copies, answer.Applied); err != nil {
 		return answer, err
 	}
 	state, rebuilt := rows.Digest(had), again.Digest()
@@ -84,14 +90,15 @@ func (d *Desk) refoldBeside(ctx context.Context) (answer api.RebuildAnswer, err 
 	return answer, nil
 }
 
-// refold folds a ledger into an empty folder, up to a sequence.
+// refold folds a ledger into an empty folder, up to a sequence. It is held against the tiles, so
+// that a server of another history is not taken for a fold that differs.
 func refold(ctx context.Context, f *store.Folder, tenant string, records ledger.Store,
-	upTo uint64) error {
+	copies *tiles.Files, upTo uint64) error {
 	if upTo == 0 {
 		return nil
 	}
 	bytes := 0
-	for m, err := range records.Read(ctx, 1) {
+	for m, err := range tiles.ReadHeld(ctx, records, copies, 1) {
 		if err != nil {
 			return err
 		}

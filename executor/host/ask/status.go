@@ -130,7 +130,7 @@ func (d *Desk) host() (api.HostAnswer, error) {
 	return api.HostAnswer{Host: api.Host{
 		Host: d.Holder, Mode: mode, Problem: problem, Applied: b.applied,
 		Last: max(b.last, b.applied), NoKey: noKey,
-		NoTenantKey: noTenantKey, Process: d.Process, At: processAt(),
+		NoTenantKey: noTenantKey, Forked: d.Proof.Forked(), Process: d.Process, At: processAt(),
 	}}, nil
 }
 

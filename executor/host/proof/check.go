@@ -34,6 +34,7 @@ type checking struct {
 	at     uint64               // sequence of its record
 
 	busy    bool
+	held    uint64     // sequence of the one that is being held
 	results chan error // buffered 1
 }
 
@@ -59,7 +60,7 @@ func (s *Signer) holdAgainst() {
 	j := checkJob{said: c.said, at: c.at, leader: c.leader, log: s.cfg.Log,
 		tree: tiles.NewTree(s.tiles.Files, s.tiles.Edge.Clone())}
 	ctx, results := c.ctx, c.results
-	c.said, c.busy = nil, true
+	c.said, c.busy, c.held = nil, true, c.at
 	s.running.Go(func() {
 		results <- j.run(ctx, s.cfg.Times)
 		s.signal()
@@ -75,10 +76,30 @@ func (s *Signer) checked(err error) error {
 		return err
 	case errors.Is(err, errForked):
 		s.cfg.Log.Error("the ledger has a checkpoint that is not of its records", "error", err)
-	case err != nil && s.check.ctx.Err() == nil:
+		if s.check.held > s.state.Meta().TermSequence { // else its host holds the tenant no more
+			s.blame(err.Error())
+		}
+	case err == nil:
+		s.blame("")
+	case s.check.ctx.Err() == nil:
 		s.cfg.Log.Warn("a signed checkpoint was not held against the tiles", "error", err)
 	}
 	return nil
+}
+
+// blame notes what this host has proved of the one that holds the tenant.
+func (s *Signer) blame(problem string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forked = problem
+}
+
+// Forked is why the holder of the tenant is known to have folded another history than the leader of
+// the stream has, by a checkpoint that it has signed; empty: it is not.
+func (s *Signer) Forked() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forked
 }
 
 // Claims returns what is done before this host claims the tenant, on any goroutine, once all that

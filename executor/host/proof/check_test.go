@@ -52,6 +52,7 @@ type signedElsewhere struct {
 	halted uint64 // at a sequence; 0: it is not
 	log    string // has it
 	asks   bool   // the leader
+	blames bool   // the holder
 }
 
 // TestWhatAnotherHostHasSignedIsHeldAgainstTheTiles: where they have another root, the leader of the
@@ -60,13 +61,14 @@ type signedElsewhere struct {
 func TestWhatAnotherHostHasSignedIsHeldAgainstTheTiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]signedElsewhere{
-		"the same":                    {},
-		"the leader differs":          {other: 3, flip: 1, halted: 3, asks: true, log: "another root"},
-		"the leader differs, restart": {other: 3, flip: 1, halted: 3, asks: true, restart: true},
-		"no leader at first":          {other: 3, flip: 1, leader: leading{fails: 2}, halted: 3, asks: true},
-		"the checkpoint is wrong":     {flip: 1, asks: true, log: "not of its records"},
-		"after a repair":              {other: 4, flip: 1, leader: leading{first: 3}, halted: 4, asks: true},
-		"its own":                     {flip: 1, own: true},
+		"the same":                         {},
+		"the leader differs":               {other: 3, flip: 1, halted: 3, asks: true, log: "another root"},
+		"the leader differs, restart":      {other: 3, flip: 1, halted: 3, asks: true, restart: true},
+		"no leader at first":               {other: 3, flip: 1, leader: leading{fails: 2}, halted: 3, asks: true},
+		"the checkpoint is wrong":          {flip: 1, asks: true, log: "not of its records", blames: true},
+		"the checkpoint is wrong, restart": {flip: 1, asks: true, restart: true, blames: true},
+		"after a repair":                   {other: 4, flip: 1, leader: leading{first: 3}, halted: 4, asks: true},
+		"its own":                          {flip: 1, own: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -132,6 +134,14 @@ func (c signedElsewhere) run(t *testing.T) {
 	}
 	if s.check.busy || s.check.said != nil {
 		t.Error("it is not done")
+	}
+	if blames := strings.Contains(s.Forked(), "the leader of the stream has what was folded here"); blames != c.blames {
+		t.Errorf("%q is said of the holder", s.Forked())
+	}
+	next := message(t, 7, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
+		&pb.Record{Term: 2, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h3"}}})
+	if fold(next); s.Forked() != "" {
+		t.Errorf("%q is said of the next holder", s.Forked())
 	}
 }
 

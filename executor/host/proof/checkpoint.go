@@ -99,8 +99,9 @@ type Signer struct {
 
 	file sync.Mutex // of the checkpoint; whoever has it may wait for the disk, so the loop never does
 
-	mu    sync.Mutex // guards all below
-	shown api.Checkpoint
+	mu     sync.Mutex // guards all below
+	shown  api.Checkpoint
+	forked string // Forked
 }
 
 // stateDigest is the digest of the state that was folded from the first records.
@@ -196,6 +197,9 @@ func (s *Signer) Folded(e ledger.Entry, effective bool, reason string) {
 	}
 	if s.since.IsZero() {
 		s.since = time.Now()
+	}
+	if effective && e.Record.GetTermStarted() != nil {
+		s.blame("")
 	}
 	if k := e.Record.GetKeyRotated(); k != nil {
 		if effective {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
@@ -30,9 +31,10 @@ const (
 // Scrubber is guard G4 of one tenant: the whole stream is read again and held against the
 // tiles. Its methods may be called from any goroutine.
 type Scrubber struct {
-	log    *slog.Logger
-	alarms chan *ledger.Halted // buffered 1: where the two differ
-	one    sync.Mutex          // one pass at a time
+	log        *slog.Logger
+	alarms     chan *ledger.Halted // buffered 1: where the two differ
+	one        sync.Mutex          // one pass at a time
+	replicated atomic.Bool
 
 	mu    sync.Mutex // guards all below
 	ended time.Time  // of the last full pass; zero: none yet
@@ -44,6 +46,11 @@ type Scrubber struct {
 func NewScrubber(log *slog.Logger) *Scrubber {
 	return &Scrubber{log: log, alarms: make(chan *ledger.Halted, 1)}
 }
+
+// Replicated notes whether several servers have the stream. What was folded may be of one that has
+// forked then: where their leader has another record, it is guard G5 that fails, and a repair would
+// have what was folded here take the place of the ledger.
+func (s *Scrubber) Replicated(is bool) { s.replicated.Store(is) }
 
 // Alarms has a value when a pass has found that the two differ. One is enough to halt the
 // tenant; further ones are left out until it was taken.
@@ -105,7 +112,7 @@ func (s *Scrubber) Scrub(ctx context.Context, records ledger.Store, copies *tile
 	if err != nil {
 		return answer, err
 	}
-	upTo := copies.Last()
+	upTo, guard := copies.Last(), "G4"
 	answer.Records = copies.Size()
 	for from := uint64(1); from <= upTo; {
 		began := time.Now()
@@ -118,10 +125,13 @@ func (s *Scrubber) Scrub(ctx context.Context, records ledger.Store, copies *tile
 			return answer, err
 		} else if differs != 0 {
 			answer.Differs, answer.Problem = differs, "the stream has another record here than the tiles"
+			if _, err := records.Get(ctx, differs); err == nil && s.replicated.Load() {
+				guard = "G5"
+			}
 		}
 		if answer.Differs != 0 {
 			select {
-			case s.alarms <- &ledger.Halted{Guard: "G4", Sequence: answer.Differs,
+			case s.alarms <- &ledger.Halted{Guard: guard, Sequence: answer.Differs,
 				Problem: answer.Problem}:
 			default:
 			}

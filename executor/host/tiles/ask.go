@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
@@ -167,15 +166,10 @@ func (t *Files) Copied(sequence uint64, records int) (Copy, error) {
 	return c, nil
 }
 
-// compareTimeout is for one range of messages.
-const compareTimeout = 30 * time.Second
-
 // CompareRange returns the first sequence of from..to at which the two differ; 0:
 // none does. Where the stream begins later, the tiles are held against their hashes.
 func CompareRange(ctx context.Context, store ledger.Store, tiles *Files, from,
 	to uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
-	defer cancel()
 	if behind, ok := store.(*spanned); ok && from < behind.first {
 		for m, err := range tiles.Messages(from) {
 			if err != nil {
@@ -189,42 +183,65 @@ func CompareRange(ctx context.Context, store ledger.Store, tiles *Files, from,
 			return 0, nil
 		}
 	}
-	mine, stop := iter.Pull2(tiles.Messages(from))
-	defer stop()
-	next := from
-	for m, err := range store.Read(ctx, from) {
-		if err != nil {
+	for m, err := range ReadHeld(ctx, store, tiles, from) {
+		var other *OtherRecord
+		switch {
+		case errors.As(err, &other):
+			return other.Sequence, nil
+		case err != nil:
 			return 0, err
-		}
-		copied, err, ok := mine()
-		if err != nil || !ok {
-			return 0, errors.Join(err, fmt.Errorf("no tile was read at sequence %d", next))
-		}
-		if !SameMessage(copied, m) {
-			return leaderDiffers(ctx, store, copied)
-		}
-		if next++; m.Sequence == to {
+		case m.Sequence == to:
 			return 0, nil
 		}
 	}
-	return 0, fmt.Errorf("the stream was read up to %d of %d only: %w", next-1, to, ctx.Err())
+	return 0, fmt.Errorf("the stream was not read up to %d: %w", to, ctx.Err())
 }
 
-// leaderDiffers returns the sequence of a message that was read otherwise than the tiles have it,
-// unless the leader of the stream has it as they do: then a server answers with another history.
-func leaderDiffers(ctx context.Context, store ledger.Store, copied ledger.Message) (uint64, error) {
+// OtherRecord is that the leader of a stream has another record than the tiles, or none.
+type OtherRecord struct{ Sequence uint64 }
+
+func (e *OtherRecord) Error() string {
+	return fmt.Sprintf("the stream has another record at %d than the tiles", e.Sequence)
+}
+
+// ReadHeld is ReadSpoken, and holds each message against the tiles before it is given out: any
+// server of the stream may be the one that reads it. Errors: *OtherRecord; what was read.
+func ReadHeld(ctx context.Context, store ledger.Store, tiles *Files,
+	from uint64) iter.Seq2[ledger.Message, error] {
+	return func(yield func(ledger.Message, error) bool) {
+		mine, stop := iter.Pull2(tiles.Messages(from))
+		defer stop()
+		for m, err := range ReadSpoken(ctx, store, from) {
+			if err == nil {
+				copied, problem, ok := mine()
+				switch {
+				case problem != nil || !ok:
+					err = errors.Join(problem, fmt.Errorf("no tile was read at sequence %d", m.Sequence))
+				case !SameMessage(copied, m):
+					err = leaderDiffers(ctx, store, copied)
+				}
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// leaderDiffers is about a message that was read otherwise than the tiles have it: *OtherRecord,
+// unless the leader of the stream has it as they do, and a server answers with another history.
+func leaderDiffers(ctx context.Context, store ledger.Store, copied ledger.Message) error {
 	led, err := store.Get(ctx, copied.Sequence)
 	var halted *ledger.Halted
 	switch {
 	case errors.As(err, &halted):
-		return copied.Sequence, nil
 	case err != nil:
-		return 0, err
+		return err
 	case SameMessage(copied, led):
-		return 0, fmt.Errorf("a server of the stream has another record at %d than its leader, which "+
+		return fmt.Errorf("a server of the stream has another record at %d than its leader, which "+
 			"has what the tiles have: its store is of another history", copied.Sequence)
 	}
-	return copied.Sequence, nil
+	return &OtherRecord{copied.Sequence}
 }
 
 // Bounds of one answer to ledger.read.
