@@ -172,3 +172,28 @@ func TestABeginOfAnotherPlanTellsOfABlock(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// An undo after a block tells of it first, also where nothing is left to undo, and is none of those
+// that a client may make.
+func TestAnUndoAfterABlockTellsOfItFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	plan := w.secondBlocked(c, file)
+	tellsOf(t, c.call("undo_last", nil), "Nothing was undone now")
+	if got := lines(file); !slices.Equal(got, []string{"one"}) {
+		t.Errorf("there is %v", got)
+	}
+	if spent := c.gateway.Spent(); spent != 0 {
+		t.Errorf("%d undos count", spent)
+	}
+	w.blocks(plan, "1", file)
+	r := c.call("undo_last", nil)
+	if !r.IsError || !strings.Contains(said(r), "a part of the plan was undone: action 1 and what came after it") {
+		t.Errorf("with nothing left: %s", said(r))
+	}
+	if r := c.reports("undo_last", nil); r.Message != "there is nothing to undo" {
+		t.Errorf("it is told twice: %+v", r)
+	}
+}

@@ -89,6 +89,16 @@ func (g *Gateway) MarksLater(plan string) (heard bool) {
 	return len(t.parts) > 0
 }
 
+// Spent is how many undos of parts count for connected clients.
+func (g *Gateway) Spent() (undos int) {
+	g.plans.mu.Lock()
+	defer g.plans.mu.Unlock()
+	for _, b := range g.plans.budgets {
+		undos += len(b.undos)
+	}
+	return undos
+}
+
 // Stood reports whether a plan has stood when its client had gone.
 func (g *Gateway) Stood(plan string) bool {
 	g.plans.mu.Lock()

@@ -505,6 +505,13 @@ func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 		g.plans.notice(t, recorded, r.holder())
 		return t.closed(ctx, g, recorded), nil
 	}
+	if recorded.State == ledger.StateOpen { // its savepoint may have gone with a part of it
+		t.markAgain(ctx)
+		if err := t.tell(ctx); err != nil {
+			g.plans.heard(r.holder(), t, err)
+			return nil, fmt.Errorf("%w. Nothing was undone now", err)
+		}
+	}
 	last, err := choose(t.those(func(*effect) bool { return true }))
 	if err != nil {
 		return nil, err
