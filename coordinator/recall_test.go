@@ -164,3 +164,41 @@ func TestOfAPlanThatIsKeptNothingIsStored(t *testing.T) {
 		})
 	}
 }
+
+// TestOnlyWhatHappenedEndsItsForward: of anything else its own process may know better.
+func TestOnlyWhatHappenedEndsItsForward(t *testing.T) {
+	for outcome, happened := range map[string]bool{api.OutcomeCompleted: true, api.OutcomeFailed: false,
+		api.OutcomeInDoubt: false, api.OutcomeUnknown: false} {
+		in(t, func(t *testing.T) {
+			r, e := recalled(t, memory(), &pb.ForwardRegistered{Capability: write("a").Capability}, api.PastAction{})
+			asked := e.serve[api.HistorySubject(tenant, "a1")]
+			e.serve[api.HistorySubject(tenant, "a1")] = func(body []byte) any {
+				history := asked(body).(api.HistoryAnswer)
+				history.Actions[0].Outcome = outcome
+				return history
+			}
+			err := Happened(t.Context(), r.Plan, Call{Plan: "p", Action: "a", Number: 1}, 0)
+			if errors.As(err, new(*Recorded)) != happened || !happened && err != nil {
+				t.Errorf("%s: %v", outcome, err)
+			}
+		})
+	}
+}
+
+// TestWhatIsNoNameIsNotAskedToLetAPlanGo: any client may have recorded it, and it would be a part of
+// the subject.
+func TestWhatIsNoNameIsNotAskedToLetAPlanGo(t *testing.T) {
+	in(t, func(t *testing.T) {
+		e := &executor{}
+		c := start(t, memory(), e)
+		for _, writer := range []string{"", "*", "w.>", "w x", c.writer} {
+			e.serve = map[string]func([]byte) any{api.YieldSubject(tenant, "a1", writer): func([]byte) any {
+				t.Errorf("%q is asked", writer)
+				return []byte(nil)
+			}}
+			if err := c.askToYield(t.Context(), "p", api.HistoryAnswer{Agent: "a1", Writer: writer}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
