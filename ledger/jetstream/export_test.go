@@ -8,3 +8,10 @@ func (h *Holders) Hurry(d time.Duration) {
 	defer h.revive.mu.Unlock()
 	h.revive.after = d
 }
+
+// HurryGrowth has the replicas of the bucket looked at each d.
+func (h *Holders) HurryGrowth(d time.Duration) {
+	h.revive.mu.Lock()
+	defer h.revive.mu.Unlock()
+	h.revive.every = d
+}

@@ -109,7 +109,7 @@ func NewHolders(cfg HoldersConfig) (*Holders, error) {
 	}
 	return &Holders{js: client, ttl: ttl, replicas: max(cfg.Replicas, 1),
 		process: cfg.Process, gone: cfg.Gone,
-		revive: revive{after: max(reviveLeases*ttl, reviveMin)}}, nil
+		revive: revive{after: max(reviveLeases*ttl, reviveMin), every: growEvery}}, nil
 }
 
 // TTL is how long a lease lives without being renewed.

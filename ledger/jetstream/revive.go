@@ -12,13 +12,14 @@ import (
 // elects no leader of such a stream by servers that have nothing: where two of three have restarted
 // and the third is gone, it has none until that one is back, though every ledger has its quorum.
 // So a bucket that has no leader for some time is deleted, and made again as one that was lost: on
-// one server, where there are too few for its replicas.
+// one server, where there are too few for its replicas. It gets its replicas when they are back.
 
 // Times of a bucket without a leader.
 const (
 	reviveLeases = 3                // lifetimes of a lease without an answer, and at least reviveMin
 	reviveMin    = 15 * time.Second // as an election may take as long
 	reviveTime   = 10 * time.Second // for what is asked
+	growEvery    = time.Minute      // between two looks at its replicas
 )
 
 // Codes of nats-server, which its client does not name.
@@ -35,9 +36,11 @@ func NoLeader(code int) bool { return code == codeNoLeader || code == codeOfflin
 // revive is what is known of a bucket that does not answer.
 type revive struct {
 	after time.Duration // without an answer it is looked at
+	every time.Duration // growEvery
 
 	mu     sync.Mutex
 	silent time.Time // since when it has not answered, or it was looked at; zero: it has
+	looked time.Time // when its replicas were
 	busy   bool
 }
 
@@ -49,22 +52,45 @@ func (r *revive) heard(h *Holders, err error) {
 	switch {
 	case err == nil || errors.Is(err, ErrLeaseLost):
 		r.silent = time.Time{}
+		if h.replicas > 1 && now.Sub(r.looked) >= r.every && !r.busy {
+			r.looked = now
+			r.begin(h.grow)
+		}
 		return
 	case r.silent.IsZero():
 		r.silent = now
 	}
-	if r.busy || now.Sub(r.silent) < r.after {
-		return
+	if !r.busy && now.Sub(r.silent) >= r.after {
+		r.silent = now
+		r.begin(h.deleteLeaderless)
 	}
-	r.silent, r.busy = now, true
+}
+
+// begin does something about the bucket, one thing at a time.
+func (r *revive) begin(do func(context.Context)) {
+	r.busy = true
 	go func() { // ends after reviveTime
 		ctx, cancel := context.WithTimeout(context.Background(), reviveTime)
 		defer cancel()
-		h.deleteLeaderless(ctx)
+		do(ctx)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.busy = false
 	}()
+}
+
+// grow gives the bucket its replicas where it was made on fewer servers. What fails is tried again:
+// too few of them are there still.
+func (h *Holders) grow(ctx context.Context) {
+	stream, err := h.js.Stream(ctx, holdersStream)
+	if err != nil {
+		return
+	}
+	config := stream.CachedInfo().Config
+	if config.Replicas < h.replicas {
+		config.Replicas = h.replicas
+		_, _ = h.js.UpdateStream(ctx, config)
+	}
 }
 
 // deleteLeaderless deletes the bucket where its servers say that it has no leader: every lease in

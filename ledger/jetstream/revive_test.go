@@ -12,9 +12,51 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
 
+// brief bounds one try of something that is tried again.
+func brief(ctx context.Context, do func(ctx context.Context) error) func() error {
+	return func() error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		return do(ctx)
+	}
+}
+
+// acquires has the lease of t.
+func acquires(ctx context.Context, h *jetstream.Holders) func() error {
+	return brief(ctx, func(ctx context.Context) error {
+		_, ok, current, err := h.Acquire(ctx, "t", "h1")
+		if err == nil && !ok {
+			err = fmt.Errorf("held by %s", current)
+		}
+		return err
+	})
+}
+
+// grows has a bucket that was made on one server get the replicas of h.
+func grows(t *testing.T, ctx context.Context, conn *nats.Conn, h *jetstream.Holders) {
+	t.Helper()
+	few, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: conn, TTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, ctx, "a bucket on one server", acquires(ctx, few))
+	h.HurryGrowth(100 * time.Millisecond)
+	until(t, ctx, "the bucket has its replicas", brief(ctx, func(ctx context.Context) error {
+		if _, _, _, err := h.Acquire(ctx, "t", "h1"); err != nil {
+			return err
+		}
+		stream, err := admin(t, conn).Stream(ctx, "KV_"+jetstream.HoldersBucket)
+		if err == nil && stream.CachedInfo().Config.Replicas != 3 {
+			err = errors.New("it has fewer")
+		}
+		return err
+	}))
+	h.HurryGrowth(time.Hour)
+}
+
 // TestLeasesGoOnWithTwoServersOfThree: after all three have stopped. What they had in memory is lost,
 // and a stream of three replicas that is there gets no leader by two that have nothing. What is made in
-// its place is on one server, which may go as well.
+// its place is on one server, which may go as well. One server of three leads nothing, and says so.
 func TestLeasesGoOnWithTwoServersOfThree(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t)
@@ -23,54 +65,38 @@ func TestLeasesGoOnWithTwoServersOfThree(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	ctx := within(t, 2*caseWait)
 	h, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: conn, TTL: time.Second, Replicas: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
-	brief := func(do func(ctx context.Context) error) func() error {
-		return func() error {
-			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-			defer cancel()
-			return do(ctx)
-		}
-	}
-	acquire := brief(func(ctx context.Context) error {
-		_, ok, current, err := h.Acquire(ctx, "t", "h1")
-		if err == nil && !ok {
-			err = fmt.Errorf("held by %s", current)
-		}
-		return err
-	})
 	h.Hurry(100 * time.Millisecond)
-	until(t, ctx, "a lease", acquire)
-	c.stop()
-	if err := c.start(2); err != nil {
-		t.Fatal(err)
+	ctx := within(t, 2*caseWait)
+	again := func(servers int) {
+		t.Helper()
+		c.stop()
+		if err := c.start(servers); err != nil {
+			t.Fatal(err)
+		}
 	}
-	until(t, ctx, "a lease with two servers of three", acquire)
+	grows(t, ctx, conn, h)
+	again(2)
+	until(t, ctx, "a lease with two servers of three", acquires(ctx, h))
 	stream, err := admin(t, conn).Stream(ctx, "KV_"+jetstream.HoldersBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	leader := stream.CachedInfo().Cluster.Leader
-	c.stop()
-	if err := c.start(3); err != nil {
-		t.Fatal(err)
-	}
-	until(t, ctx, "a lease after another restart", acquire)
+	again(3)
+	until(t, ctx, "a lease after another restart", acquires(ctx, h))
 	for _, server := range c.servers {
 		if server.Name() == leader {
 			server.Shutdown()
 		}
 	}
-	until(t, ctx, "a lease without the one server that had the bucket", acquire)
+	until(t, ctx, "a lease without the one server that had the bucket", acquires(ctx, h))
 
-	c.stop()
-	if err := c.start(1); err != nil {
-		t.Fatal(err)
-	}
-	until(t, ctx, "that one server of three leads nothing", brief(func(ctx context.Context) error {
+	again(1)
+	until(t, ctx, "that one server of three leads nothing", brief(ctx, func(ctx context.Context) error {
 		if _, _, _, err := h.Acquire(ctx, "t", "h1"); !errors.Is(err, jetstream.ErrNoLeader) {
 			return fmt.Errorf("%w is not said", err)
 		}
