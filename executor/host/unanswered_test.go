@@ -91,3 +91,19 @@ func TestALockThatHasRunOutIsNoOnes(t *testing.T) {
 	}
 	looks("it was renewed", true, "held by h2")
 }
+
+// TestAHostThatHasTheLockNamesNoOther, also before its term has begun, which takes a ledger that has a
+// leader.
+func TestAHostThatHasTheLockNamesNoOther(t *testing.T) {
+	t.Parallel()
+	a := foldingActor(t)
+	a.board.Enter(api.ModeStandby, "held by h2")
+	a.leaseEvent(holderEvent{current: "h2"})
+	if h := a.host.Health()[0]; h.Problem != "held by h2" {
+		t.Errorf("%+v", h)
+	}
+	a.leaseEvent(holderEvent{held: true, current: "h1"})
+	if h := a.host.Health()[0]; h.Mode != api.ModeStandby || h.Held || h.Problem != "" {
+		t.Errorf("%+v", h)
+	}
+}
