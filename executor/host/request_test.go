@@ -262,6 +262,7 @@ func TestARequestFromTheAccountOfAnotherTenantIsRefused(t *testing.T) {
 func TestTheStreamIsShownWithoutAnOddRequest(t *testing.T) {
 	r := newRig(t)
 	r.watched(new(lockedLog), observe.NewMetrics())
+	r.holds("t") // it has asked for a bucket that was not there yet
 	jetStream, err := js.New(r.conn)
 	if err != nil {
 		t.Fatal(err)
