@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,10 @@ func TestWhatAScrubHasFoundHaltsAfterARestart(t *testing.T) {
 
 	_, stop = r.host("h1")
 	r.eventually("holding", func() bool { return r.status().Mode == api.ModeHolding })
+	err := r.ask("memory.rebuild", api.Nothing{}, new(api.RebuildAnswer))
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another record at %d than the tiles", at)) {
+		t.Fatalf("what is folded is not held against the tiles: %v", err)
+	}
 	var answer api.ScrubAnswer
 	if err := r.administer("ledger.scrub", struct{}{}, &answer); err != nil {
 		t.Fatal(err)

@@ -33,6 +33,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/executor/host/vault"
 	"github.com/sagenbaum/sagenbaum/executor/host/webclient"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 )
 
@@ -179,6 +180,9 @@ func (h *Host) Health() []TenantHealth {
 func (h *Host) Run(ctx context.Context) error {
 	defer h.unmeter()
 	defer h.hooks.CloseIdleConnections()
+	if err := h.openHolders(ctx); err != nil {
+		return err
+	}
 	go func() {
 		h.attaching.Wait() // every actor counts down once, at the latest when it ends
 		close(h.ready)
@@ -239,6 +243,18 @@ func why(ctx context.Context) error {
 		return cause
 	}
 	return nil
+}
+
+// openHolders finds what keeps this host from ever holding a tenant. What passes, as that no server
+// leads, does not keep it from saying so.
+func (h *Host) openHolders(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, holdersTimeout)
+	defer cancel()
+	err := h.holders.Open(ctx)
+	if refused := new(ledger.Refused); errors.As(err, &refused) {
+		return err
+	}
+	return nil // the first lease is asked for next, and says what it is
 }
 
 // Close closes the state store; Run must have returned. A store that has failed

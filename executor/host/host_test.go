@@ -313,3 +313,29 @@ func TestADeadlineFiresWhileNobodyIsThere(t *testing.T) {
 	}
 	r.wantOrder("a2", "a1")
 }
+
+// TestAHostEndsOnAServerWithoutStreams, also where no flag names a tenant, whose ledger it would open.
+func TestAHostEndsOnAServerWithoutStreams(t *testing.T) {
+	t.Parallel()
+	srv, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Port: -1, NoStreams: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Close)
+	conn, err := srv.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	h, err := New(Config{Conn: conn, Dir: t.TempDir(), Follow: true, First: "default", AcceptLossyBroker: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *ledger.Refused
+	if err := h.Run(t.Context()); !errors.As(err, &refused) || refused.Field != "server" {
+		t.Errorf("%v", err)
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -41,6 +41,7 @@ type leadership struct {
 	givenUp  atomic.Uint64 // how often it was, while the tenant's loop may have waited for room
 	began    time.Time
 	process  string                 // of this host, as api.Host.Process
+	unknown  string                 // said of which host has the lock; belongs to keep
 	had      atomic.Bool            // this process has had the lock before
 	twin     atomic.Pointer[string] // the other process of its name that was told of last
 }
@@ -74,7 +75,9 @@ type keeper struct {
 	// the host that has the lock by that answer; empty: this one, or not known.
 	answered time.Time
 	other    string
-	revision uint64 // of the lock of other
+	revision uint64        // of the lock of other
+	ttl      time.Duration // of it; 0: not known
+	problem  string        // why there is no news; empty: there is
 }
 
 // keep asks for the tenant's lock and renews it until ctx ends. Each change is an event.
@@ -109,7 +112,7 @@ func (l *leadership) keep(ctx context.Context, events chan<- holderEvent) {
 	}
 	l.until.Store(0)
 	l.board.Elsewhere(false)
-	l.board.Unanswered(false)
+	l.board.Unanswered("")
 	if k.held {
 		l.giveBack(ctx, k)
 	}
@@ -122,9 +125,7 @@ func (l *leadership) turn(ctx context.Context, k *keeper) (holderEvent, time.Dur
 	ttl, waited := l.holders.TTL(), l.board.Waited()
 	if waited == 0 || k.held && waited < ttl {
 		event, wait := k.turn(ctx)
-		known := time.Since(k.answered) < ttl // a lock that was seen before that has run out
-		l.board.Elsewhere(known && k.other != "")
-		l.board.Unanswered(!known && !k.held)
+		l.known(k)
 		return event, wait
 	}
 	if k.held {
@@ -141,6 +142,21 @@ func (l *leadership) turn(ctx context.Context, k *keeper) (holderEvent, time.Dur
 		return holderEvent{}, ttl / lateFactor
 	}
 	return holderEvent{}, ttl / renewFactor
+}
+
+// known shows which host has the lock, and says when that is not known: a lock that was seen before
+// has run out.
+func (l *leadership) known(k *keeper) {
+	problem := ""
+	if time.Since(k.answered) >= max(k.ttl, l.holders.TTL()) && !k.held {
+		problem = k.problem
+	}
+	if problem != l.unknown && problem != "" {
+		l.log.Warn("it is not known which host holds the tenant", "problem", problem)
+	}
+	l.unknown = problem
+	l.board.Elsewhere(problem == "" && k.other != "")
+	l.board.Unanswered(problem)
 }
 
 // stays reports, from any goroutine and from its call on, whether the lock was not given up since.
@@ -223,9 +239,15 @@ func (k *keeper) turn(ctx context.Context) (holderEvent, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, every)
 	defer cancel()
 	lease, ok, current, err := k.holders.Acquire(ctx, k.tenant, k.me)
-	// Servers without a leader show a lock that has run out, and that no one may remove.
-	if err == nil && (current.Revision == 0 || current.Revision != k.revision) {
-		k.answered, k.other, k.revision = asked, current.Holder, current.Revision
+	switch {
+	case err != nil:
+		k.problem = err.Error()
+	case current.Holder != "" && current.Revision == k.revision:
+		k.problem = "the lock of " + current.Holder + " has run out, and is still there: no server leads " +
+			"JetStream"
+	default:
+		k.answered, k.other, k.revision, k.ttl = asked, current.Holder, current.Revision, current.TTL
+		k.problem = ""
 	}
 	switch {
 	case err != nil:
@@ -253,7 +275,7 @@ func (k *keeper) renew(ctx context.Context) (holderEvent, time.Duration) {
 	next, err := k.holders.Renew(ctx, k.lease)
 	switch {
 	case err == nil:
-		k.lease, k.renewed, k.answered = next, asked, asked
+		k.lease, k.renewed, k.answered, k.problem = next, asked, asked, ""
 		return holderEvent{held: true, current: k.me}, every
 	case errors.Is(err, jetstream.ErrLeaseLost), !time.Now().Before(safe):
 		k.held = false

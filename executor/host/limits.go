@@ -24,7 +24,9 @@ const (
 	retryDelayMin = turn.RetryMin
 	retryDelayMax = turn.RetryMax    //
 	attachTimeout = 30 * time.Second // for one attempt to open a tenant
-	fetchWait     = 2 * time.Second  // for another host to give a tenant's key
+	// for one look at the bucket of holders before tenants are opened
+	holdersTimeout = 5 * time.Second
+	fetchWait      = 2 * time.Second // for another host to give a tenant's key
 	// without a worker, or with one that says working, until operators are called
 	stuckDefault = 10 * time.Minute
 	// between tries of a signature, whatever Config.SignAfter says

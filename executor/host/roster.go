@@ -174,9 +174,10 @@ func (h *Host) follow(ctx context.Context, run func(*actor)) {
 	}
 }
 
-// goOnWithout lets a host be ready whose control stream cannot be read for long.
+// goOnWithout lets a host be ready whose control stream cannot be read for long, where flags name
+// tenants for it.
 func (h *Host) goOnWithout(ctx context.Context) {
-	if !pause.For(ctx, attachTimeout) {
+	if !pause.For(ctx, attachTimeout) || len(h.roster.all()) == 0 {
 		return
 	}
 	h.roster.known.Do(func() {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func TestAHostThatCannotAskDoesNotSayWhoHolds(t *testing.T) {
 	looks := func(when string, held bool, problem string) {
 		t.Helper()
 		h := a.host.Health()[0]
-		if h.Mode != api.ModeStandby || h.Held != held || h.Problem != problem {
+		if h.Mode != api.ModeStandby || h.Held != held || !strings.HasPrefix(h.Problem, problem) {
 			t.Errorf("%s: %+v, want held=%v, %q", when, h, held, problem)
 		}
 	}
@@ -53,7 +54,7 @@ func TestAHostThatCannotAskDoesNotSayWhoHolds(t *testing.T) {
 	looks("another term was seen once", false, unknown)
 }
 
-const unknown = "not known which host holds it: JetStream does not answer, or no server leads it"
+const unknown = "not known which host holds it: "
 
 // TestALockThatHasRunOutIsNoOnes: servers without a leader answer what they have, and do not remove
 // a lock that has run out.
@@ -78,14 +79,16 @@ func TestALockThatHasRunOutIsNoOnes(t *testing.T) {
 		if event, _ := a.lead.turn(t.Context(), k); event.held || event.current != "h2" {
 			t.Fatalf("%s: %+v", when, event)
 		}
-		if h := a.host.Health()[0]; h.Held != held || h.Problem != problem {
+		if h := a.host.Health()[0]; h.Held != held || !strings.HasPrefix(h.Problem, problem) {
 			t.Errorf("%s: %+v, want held=%v, %q", when, h, held, problem)
 		}
 	}
 	looks("it is seen", true, "held by h2")
 	looks("it is seen again", true, "held by h2")
 	k.answered = time.Now().Add(-k.holders.TTL())
-	looks("it was not renewed in its time", false, unknown)
+	looks("it lives longer than those of this host", true, "held by h2")
+	k.answered = time.Now().Add(-time.Hour)
+	looks("it was not renewed in its time", false, unknown+"the lock of h2 has run out, and is still there")
 	if _, err := long.Renew(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}

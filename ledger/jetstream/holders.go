@@ -75,6 +75,7 @@ type Standing struct {
 	Left   time.Duration // until it runs out unless it is renewed, by the host's clock
 	// Revision of the lease: each renewal has another.
 	Revision uint64
+	TTL      time.Duration // of the lease, as its holder has asked for
 }
 
 // String reads "host-c (for another 10s)", for people.
@@ -110,6 +111,17 @@ func NewHolders(cfg HoldersConfig) (*Holders, error) {
 	return &Holders{js: client, ttl: ttl, replicas: max(cfg.Replicas, 1),
 		process: cfg.Process, gone: cfg.Gone,
 		revive: revive{after: max(reviveLeases*ttl, reviveMin), every: growEvery}}, nil
+}
+
+// Open finds the bucket, or makes it. It is also found or made with a lease: who opens it first learns
+// what never passes. Errors: *ledger.Refused (the server cannot hold leases); otherwise what the
+// server said.
+func (h *Holders) Open(ctx context.Context) error {
+	if err := checkServer(h.js.Conn()); err != nil {
+		return err
+	}
+	_, err := h.provision(ctx)
+	return err
 }
 
 // TTL is how long a lease lives without being renewed.
@@ -179,7 +191,7 @@ func (h *Holders) acquire(
 		}
 		switch {
 		case err == nil:
-			return lease, true, Standing{holder, h.ttl, lease.revision}, nil
+			return lease, true, Standing{holder, h.ttl, lease.revision, h.ttl}, nil
 		case bucketGone(err):
 			if _, err := h.provision(ctx); err != nil {
 				return Lease{}, false, Standing{}, err
@@ -208,7 +220,7 @@ func (h *Holders) standing(e entry) Standing {
 	if e.Holder == "" {
 		return Standing{}
 	}
-	return Standing{e.Holder, time.Until(e.stamp.Add(h.ttl)), e.revision}
+	return Standing{e.Holder, time.Until(e.stamp.Add(e.ttl)), e.revision, e.ttl}
 }
 
 // Renew lets a lease live for another TTL. The error is ErrLeaseLost when it is
@@ -299,6 +311,7 @@ type entry struct {
 	leaseValue
 	revision uint64
 	stamp    time.Time
+	ttl      time.Duration
 }
 
 func (h *Holders) last(ctx context.Context, tenant string) (entry, error) {
@@ -316,7 +329,10 @@ func (h *Holders) last(ctx context.Context, tenant string) (entry, error) {
 	if err != nil {
 		return fail(err)
 	}
-	e := entry{revision: last.Sequence, stamp: last.Time}
+	e := entry{revision: last.Sequence, stamp: last.Time, ttl: h.ttl}
+	if ttl, err := time.ParseDuration(last.Header.Get(js.MsgTTLHeader)); err == nil {
+		e.ttl = ttl // hosts may be given different ones
+	}
 	if last.Header.Get("KV-Operation") != "" || last.Header.Get(js.MarkerReasonHeader) != "" {
 		return e, nil
 	}

@@ -153,7 +153,8 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 		return append(findings, f)
 	}
 	if info.leaderless() {
-		findings = append(findings, examineLeaderless(ctx, c, status, now)...)
+		hosts, _ := c.Hosts(ctx) // who does not answer is not listed
+		findings = append(findings, examineLeaderless(hosts, status, now)...)
 	} else {
 		findings = append(findings, ExamineMode(status, now), examineHosts(ctx, c, status),
 			ExamineFold(ctx, c, status))

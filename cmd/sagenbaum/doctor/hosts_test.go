@@ -3,6 +3,7 @@ package doctor
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -37,6 +38,20 @@ func TestTheDoctorJudgesHosts(t *testing.T) {
 		if f.State != c.state || !strings.Contains(f.Text, c.says) || !strings.Contains(f.Next, c.next) ||
 			len(f.Details) != c.details {
 			t.Errorf("%s: %+v", what, f)
+		}
+	}
+}
+
+// TestTheDoctorSaysWhatFollowsFromALedgerWithoutALeader, and leaves the advice on what does not.
+func TestTheDoctorSaysWhatFollowsFromALedgerWithoutALeader(t *testing.T) {
+	t.Parallel()
+	hosts := []api.Host{{Host: "a", Mode: api.ModeStandby, Problem: "not known"}}
+	for mode, follows := range map[string]bool{api.ModeStandby: true, api.ModeStarting: true, api.ModeHalted: false,
+		api.ModeDegraded: false, api.ModeGuard: false, api.ModeHolding: false} {
+		f := examineLeaderless(hosts, api.Status{Tenant: "t", Mode: mode}, time.Unix(1000, 0))
+		if strings.Contains(f[0].Next, "see replicas above") != follows || f[1].State != "skip" || f[2].State != "skip" ||
+			len(f[1].Details) != 1 {
+			t.Errorf("%s: %+v", mode, f)
 		}
 	}
 }

@@ -30,7 +30,8 @@ func HaltedNext(halt *api.Halt) string {
 			"another tenant's, put the right ones back; else " + KeepLedger
 	case "G5":
 		return "what this host has folded is not what the leader of the stream has: stop it, move " +
-			"executor/state and executor/tiles/TENANT of its data away, and start it (docs/guide/repair.md)"
+			"executor/state and executor/tiles/TENANT of its data away, and start it; but where each " +
+			"host is halted so, the servers have changed: keep all tiles (docs/guide/repair.md)"
 	case "core":
 		return "the ledger is whole, and this version cannot go on from it: keep its data folder " +
 			"as it is, report the problem, and run a later version on the same folder " +

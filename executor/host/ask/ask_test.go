@@ -328,7 +328,7 @@ func (u *unanswered) Problem(ctx context.Context) string {
 
 func (u *unanswered) KeyProblem(string, []byte) string     { return "" }
 func (u *unanswered) View(v api.Checkpoint) api.Checkpoint { return v }
-func (u *unanswered) Forked() string                       { return "" }
+func (u *unanswered) Forked() string                       { return "it has signed what is not there" }
 
 // TestAHostAnswersWithoutItsServers: whoever asks for all hosts waits 150 ms for a further one, and
 // asks above all where something is wrong.
@@ -348,10 +348,28 @@ func TestAHostAnswersWithoutItsServers(t *testing.T) {
 		Shared: new(Shared), Now: time.Now})
 	d.Board.Opened(u, nil)
 	answer, err := d.host()
-	if err != nil || answer.Host.Host != "h1" || answer.Host.Mode != api.ModeStarting {
+	if err != nil || answer.Host.Host != "h1" || answer.Host.Mode != api.ModeStarting || answer.Host.Forked != "" {
 		t.Errorf("%+v, %v", answer, err)
 	}
 	if len(u.waits) != 2 || max(u.waits[0], u.waits[1]) > 100*time.Millisecond {
 		t.Errorf("it waits for %v", u.waits)
+	}
+	d.Board.Enter(api.ModeStandby, "held by h2")
+	if answer, err = d.host(); err != nil || answer.Host.Forked != u.Forked() {
+		t.Errorf("%+v, %v", answer, err)
+	}
+}
+
+// TestAHostThatDoesNotKnowTheHolderAnswers: the one that it knew may be gone.
+func TestAHostThatDoesNotKnowTheHolderAnswers(t *testing.T) {
+	t.Parallel()
+	b := NewBoard((*observe.Meter)(nil))
+	b.Enter(api.ModeStandby, "held by h2")
+	if !b.silent() {
+		t.Error("two hosts answer")
+	}
+	b.Unanswered("no server leads JetStream")
+	if _, problem := b.shown(); b.silent() || problem != "not known which host holds it: no server leads JetStream" {
+		t.Error("no host answers, or not why:", problem)
 	}
 }

@@ -32,8 +32,9 @@ type Board struct {
 	erased    *api.TenantErasure // in ModeErased
 	sinceNs   int64              // stamp of the term in the ledger; 0: none yet
 	elsewhere bool               // another host holds the tenant
-	// unanswered: for as long as a lock lasts no answer has come as to which host holds the tenant
-	unanswered bool
+	// unanswered: why no answer has come, for as long as a lock lasts, as to which host holds the
+	// tenant; empty: one has
+	unanswered string
 	refusal    string       // why the stream refuses appends now
 	records    ledger.Store // nil before it is open
 	copies     *tiles.Files
@@ -145,8 +146,8 @@ func (b *Board) shown() (mode, problem string) {
 	if b.waits > 0 && b.mode != api.ModeHalted && b.mode != api.ModeErased {
 		return api.ModeDegraded, b.full
 	}
-	if b.unanswered && b.mode == api.ModeStandby {
-		return b.mode, holderUnknown
+	if b.unanswered != "" && b.mode == api.ModeStandby {
+		return b.mode, holderUnknown + b.unanswered
 	}
 	return b.mode, b.problem
 }
@@ -188,16 +189,16 @@ func (b *Board) Elsewhere(held bool) {
 	b.elsewhere = held
 }
 
-// holderUnknown is the problem of a host that stands by and cannot ask which host holds the tenant.
-const holderUnknown = "not known which host holds it: JetStream does not answer, or no server " +
-	"leads it"
+// holderUnknown begins the problem of a host that stands by and cannot find out which host holds the
+// tenant.
+const holderUnknown = "not known which host holds it: "
 
-// Unanswered notes whether it is long ago that this host learned which host holds the tenant: what
-// it knew then is out of date.
-func (b *Board) Unanswered(is bool) {
+// Unanswered notes that it is long ago that this host learned which host holds the tenant, and why:
+// what it knew then is out of date. Empty: it is not.
+func (b *Board) Unanswered(problem string) {
 	b.mu.Lock()
-	same := b.unanswered == is
-	b.unanswered = is
+	same := b.unanswered == problem
+	b.unanswered = problem
 	b.mu.Unlock()
 	if !same {
 		b.Feed.nudge()
@@ -468,12 +469,13 @@ func (b *Board) awaitHalt(ctx context.Context) {
 	}
 }
 
-// silent reports whether another host holds the tenant: that one answers.
+// silent reports whether another host holds the tenant, as far as is known: that one answers.
 func (b *Board) silent() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	stopped := b.mode == api.ModeHalted || b.mode == api.ModeDegraded || b.waits > 0
-	return b.mode == api.ModeStandby && b.problem != "" || stopped && b.elsewhere
+	return b.mode == api.ModeStandby && b.problem != "" && b.unanswered == "" ||
+		stopped && b.elsewhere
 }
 
 // unserved are the commands that found no worker yet.

@@ -127,10 +127,14 @@ func (d *Desk) host() (api.HostAnswer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	mode, problem := b.shown()
+	forked := ""
+	if mode == api.ModeStandby { // else it does not fold, and the tenant may have another holder
+		forked = d.Proof.Forked()
+	}
 	return api.HostAnswer{Host: api.Host{
 		Host: d.Holder, Mode: mode, Problem: problem, Applied: b.applied,
 		Last: max(b.last, b.applied), NoKey: noKey,
-		NoTenantKey: noTenantKey, Forked: d.Proof.Forked(), Process: d.Process, At: processAt(),
+		NoTenantKey: noTenantKey, Forked: forked, Process: d.Process, At: processAt(),
 	}}, nil
 }
 

@@ -143,6 +143,16 @@ func (c signedElsewhere) run(t *testing.T) {
 	if fold(next); s.Forked() != "" {
 		t.Errorf("%q is said of the next holder", s.Forked())
 	}
+	if c.blames { // of the one that has signed it, and holds no more
+		s.Open(t.Context(), state, tl, &c.leader)
+		if err := s.Sign(false, nil); err != nil {
+			t.Fatal(err)
+		}
+		<-s.Wake()
+		if err := s.Take(); err != nil || s.Forked() != "" {
+			t.Errorf("after a restart, %q is said of the next holder: %v", s.Forked(), err)
+		}
+	}
 }
 
 // TestAClaimIsHeldAgainstTheLeader: what the last checkpoint has is not asked for, all after it is.

@@ -117,17 +117,19 @@ func (s *Scrubber) Scrub(ctx context.Context, records ledger.Store, copies *tile
 	for from := uint64(1); from <= upTo; {
 		began := time.Now()
 		to := min(from+scrubChunk-1, upTo)
-		differs, err := tiles.CompareRange(ctx, records, copies, from, to)
+		err := tiles.CompareRange(ctx, records, copies, from, to)
 		var halted *ledger.Halted
-		if errors.As(err, &halted) {
-			answer.Differs, answer.Problem = max(halted.Sequence, 1), halted.Error()
-		} else if err != nil {
-			return answer, err
-		} else if differs != 0 {
-			answer.Differs, answer.Problem = differs, "the stream has another record here than the tiles"
-			if _, err := records.Get(ctx, differs); err == nil && s.replicated.Load() {
+		var other *tiles.OtherRecord
+		switch {
+		case errors.As(err, &other):
+			answer.Differs, answer.Problem = other.Sequence, other.Error()
+			if s.replicated.Load() && !other.Missing {
 				guard = "G5"
 			}
+		case errors.As(err, &halted):
+			answer.Differs, answer.Problem = max(halted.Sequence, 1), halted.Error()
+		case err != nil:
+			return answer, err
 		}
 		if answer.Differs != 0 {
 			select {

@@ -166,41 +166,41 @@ func (t *Files) Copied(sequence uint64, records int) (Copy, error) {
 	return c, nil
 }
 
-// CompareRange returns the first sequence of from..to at which the two differ; 0:
-// none does. Where the stream begins later, the tiles are held against their hashes.
+// CompareRange holds the messages of from..to against the tiles. Where the stream begins later, the
+// tiles are held against their hashes. Errors: as of ReadHeld; *OtherRecord for the first that differs.
 func CompareRange(ctx context.Context, store ledger.Store, tiles *Files, from,
-	to uint64) (uint64, error) {
+	to uint64) error {
 	if behind, ok := store.(*spanned); ok && from < behind.first {
 		for m, err := range tiles.Messages(from) {
 			if err != nil {
-				return 0, err
+				return err
 			}
 			if from = m.Sequence + 1; from == behind.first || m.Sequence == to {
 				break
 			}
 		}
 		if from > to {
-			return 0, nil
+			return nil
 		}
 	}
 	for m, err := range ReadHeld(ctx, store, tiles, from) {
-		var other *OtherRecord
-		switch {
-		case errors.As(err, &other):
-			return other.Sequence, nil
-		case err != nil:
-			return 0, err
-		case m.Sequence == to:
-			return 0, nil
+		if err != nil || m.Sequence == to {
+			return err
 		}
 	}
-	return 0, fmt.Errorf("the stream was not read up to %d: %w", to, ctx.Err())
+	return fmt.Errorf("the stream was not read up to %d: %w", to, ctx.Err())
 }
 
 // OtherRecord is that the leader of a stream has another record than the tiles, or none.
-type OtherRecord struct{ Sequence uint64 }
+type OtherRecord struct {
+	Sequence uint64
+	Missing  bool
+}
 
 func (e *OtherRecord) Error() string {
+	if e.Missing {
+		return fmt.Sprintf("the stream has no record at %d, which the tiles have", e.Sequence)
+	}
 	return fmt.Sprintf("the stream has another record at %d than the tiles", e.Sequence)
 }
 
@@ -235,13 +235,14 @@ func leaderDiffers(ctx context.Context, store ledger.Store, copied ledger.Messag
 	var halted *ledger.Halted
 	switch {
 	case errors.As(err, &halted):
+		return &OtherRecord{copied.Sequence, true}
 	case err != nil:
 		return err
 	case SameMessage(copied, led):
 		return fmt.Errorf("a server of the stream has another record at %d than its leader, which "+
 			"has what the tiles have: its store is of another history", copied.Sequence)
 	}
-	return &OtherRecord{copied.Sequence}
+	return &OtherRecord{copied.Sequence, false}
 }
 
 // Bounds of one answer to ledger.read.

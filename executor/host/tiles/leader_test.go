@@ -2,6 +2,7 @@ package tiles
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"strings"
 	"testing"
@@ -47,7 +48,10 @@ func TestAScrubBelievesTheLeader(t *testing.T) {
 		"a replica": {replicated{read: other, led: messages}, 0, "another record at 12 than its leader"},
 		"both":      {replicated{read: other, led: other}, 12, ""},
 	} {
-		differs, err := CompareRange(t.Context(), c.store, tl.Files, 1, 20)
+		differs, err := uint64(0), CompareRange(t.Context(), c.store, tl.Files, 1, 20)
+		if other := new(OtherRecord); errors.As(err, &other) {
+			differs, err = other.Sequence, nil
+		}
 		if differs != c.differs || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %d, %v", name, differs, err)
 		}
