@@ -113,9 +113,9 @@ func NewHolders(cfg HoldersConfig) (*Holders, error) {
 		revive: revive{after: max(reviveLeases*ttl, reviveMin), every: growEvery}}, nil
 }
 
-// Open finds the bucket, or makes it. It is also found or made with a lease: who opens it first learns
-// what never passes. Errors: *ledger.Refused (the server cannot hold leases); otherwise what the
-// server said.
+// Open finds the bucket, or makes it. It is also found or made with a lease: who opens it first
+// learns what never passes. Errors: *ledger.Refused (the server cannot hold leases); otherwise what
+// the server said.
 func (h *Holders) Open(ctx context.Context) error {
 	if err := checkServer(h.js.Conn()); err != nil {
 		return err

@@ -189,8 +189,8 @@ func (b *Board) Elsewhere(held bool) {
 	b.elsewhere = held
 }
 
-// holderUnknown begins the problem of a host that stands by and cannot find out which host holds the
-// tenant.
+// holderUnknown begins the problem of a host that stands by and cannot find out which host holds
+// the tenant.
 const holderUnknown = "not known which host holds it: "
 
 // Unanswered notes that it is long ago that this host learned which host holds the tenant, and why:

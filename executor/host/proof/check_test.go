@@ -135,23 +135,32 @@ func (c signedElsewhere) run(t *testing.T) {
 	if s.check.busy || s.check.said != nil {
 		t.Error("it is not done")
 	}
+	c.wantForked(t, s, func() {
+		fold(message(t, 7, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
+			&pb.Record{Term: 2, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h3"}}}))
+	}, func() { s.Open(t.Context(), state, tl, &c.leader) })
+}
+
+// wantForked wants what was proved to be said of the holder that has signed the checkpoint, and of no
+// later one, also after a restart.
+func (c signedElsewhere) wantForked(t *testing.T, s *Signer, next, restart func()) {
+	t.Helper()
 	if blames := strings.Contains(s.Forked(), "the leader of the stream has what was folded here"); blames != c.blames {
 		t.Errorf("%q is said of the holder", s.Forked())
 	}
-	next := message(t, 7, ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true},
-		&pb.Record{Term: 2, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h3"}}})
-	if fold(next); s.Forked() != "" {
+	if next(); s.Forked() != "" {
 		t.Errorf("%q is said of the next holder", s.Forked())
 	}
-	if c.blames { // of the one that has signed it, and holds no more
-		s.Open(t.Context(), state, tl, &c.leader)
-		if err := s.Sign(false, nil); err != nil {
-			t.Fatal(err)
-		}
-		<-s.Wake()
-		if err := s.Take(); err != nil || s.Forked() != "" {
-			t.Errorf("after a restart, %q is said of the next holder: %v", s.Forked(), err)
-		}
+	if !c.blames {
+		return
+	}
+	restart()
+	if err := s.Sign(false, nil); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Wake()
+	if err := s.Take(); err != nil || s.Forked() != "" {
+		t.Errorf("after a restart, %q is said of the next holder: %v", s.Forked(), err)
 	}
 }
 

@@ -167,7 +167,7 @@ func (t *Files) Copied(sequence uint64, records int) (Copy, error) {
 }
 
 // CompareRange holds the messages of from..to against the tiles. Where the stream begins later, the
-// tiles are held against their hashes. Errors: as of ReadHeld; *OtherRecord for the first that differs.
+// tiles are held against their hashes. Errors: as of ReadHeld.
 func CompareRange(ctx context.Context, store ledger.Store, tiles *Files, from,
 	to uint64) error {
 	if behind, ok := store.(*spanned); ok && from < behind.first {
