@@ -253,7 +253,8 @@ func (k *keeper) turn(ctx context.Context) (holderEvent, time.Duration) {
 	case err != nil:
 		return holderEvent{current: current.Holder}, every
 	case ok:
-		k.lease, k.held, k.renewed, k.eager, k.other, k.revision = lease, true, asked, 0, "", 0
+		k.lease, k.held, k.renewed, k.eager, k.other = lease, true, asked, 0, ""
+		k.revision = 0
 		return holderEvent{held: true, current: k.me}, every
 	case k.eager > 0: // the replica that was asked may not have the release yet
 		k.eager--
@@ -275,7 +276,8 @@ func (k *keeper) renew(ctx context.Context) (holderEvent, time.Duration) {
 	next, err := k.holders.Renew(ctx, k.lease)
 	switch {
 	case err == nil:
-		k.lease, k.renewed, k.answered, k.problem = next, asked, asked, ""
+		k.lease, k.renewed, k.answered = next, asked, asked
+		k.problem = ""
 		return holderEvent{held: true, current: k.me}, every
 	case errors.Is(err, jetstream.ErrLeaseLost), !time.Now().Before(safe):
 		k.held = false
