@@ -245,6 +245,7 @@ func (k *keeper) turn(ctx context.Context) (holderEvent, time.Duration) {
 	case current.Holder != "" && current.Revision == k.revision:
 		k.problem = "the lock of " + current.Holder + " has run out, and is still there: no server " +
 			"leads JetStream"
+		k.holders.Stalled(k.answered)
 	default:
 		k.answered, k.other, k.revision, k.ttl = asked, current.Holder, current.Revision, current.TTL
 		k.problem = ""

@@ -38,10 +38,11 @@ type revive struct {
 	after time.Duration // without an answer it is looked at
 	every time.Duration // growEvery
 
-	mu     sync.Mutex
-	silent time.Time // since when it has not answered, or it was looked at; zero: it has
-	looked time.Time // when its replicas were
-	busy   bool
+	mu      sync.Mutex
+	silent  time.Time // since when it has not answered, or it was looked at; zero: it has
+	looked  time.Time // when its replicas were
+	doubted time.Time // when it was looked at for a lease that is still there
+	busy    bool
 }
 
 // heard follows what the bucket answers, and acts beside its caller.
@@ -62,6 +63,20 @@ func (r *revive) heard(h *Holders, err error) {
 	}
 	if !r.busy && now.Sub(r.silent) >= r.after {
 		r.silent = now
+		r.begin(h.deleteLeaderless)
+	}
+}
+
+// Stalled notes that a lease is still there whose holder has not renewed it since an instant, and
+// that should have run out: a server that was not restarted answers what it has, and removes
+// nothing while none leads. That is no error, and as long a silence as one.
+func (h *Holders) Stalled(since time.Time) {
+	r := &h.revive
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if !r.busy && now.Sub(since) >= r.after && now.Sub(r.doubted) >= r.after {
+		r.doubted = now
 		r.begin(h.deleteLeaderless)
 	}
 }

@@ -108,3 +108,43 @@ func TestLeasesGoOnWithTwoServersOfThree(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestALeaseThatHasRunOutDoesNotKeepOthersOut: two servers of three were gone, with the holder, and one
+// is back. The one that has stayed shows the lease, and no server leads that would remove it.
+func TestALeaseThatHasRunOutDoesNotKeepOthersOut(t *testing.T) {
+	t.Parallel()
+	c := ownCluster(t)
+	conn, err := nats.Connect(c.servers[0].ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	h, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: conn, TTL: time.Second, Replicas: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t, caseWait)
+	until(t, ctx, "a lease", acquires(ctx, h))
+	c.servers[1].Shutdown()
+	c.servers[2].Shutdown()
+	until(t, ctx, "no server leads the leases", brief(ctx, func(ctx context.Context) error {
+		stream, err := admin(t, conn).Stream(ctx, "KV_"+jetstream.HoldersBucket)
+		if err == nil && stream.CachedInfo().Cluster.Leader != "" {
+			err = errors.New("one does")
+		}
+		return err
+	}))
+	if err := c.again(1); err != nil {
+		t.Fatal(err)
+	}
+	h.Hurry(2 * time.Second)
+	since := time.Now()
+	until(t, ctx, "a lease of another host", brief(ctx, func(ctx context.Context) error {
+		_, ok, current, err := h.Acquire(ctx, "t", "h2")
+		if err == nil && !ok {
+			h.Stalled(since)
+			err = fmt.Errorf("held by %s", current)
+		}
+		return err
+	}))
+}

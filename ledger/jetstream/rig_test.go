@@ -391,30 +391,49 @@ func (c *cluster) stop() {
 func (c *cluster) start(servers int) error {
 	c.servers = nil
 	for i := range servers {
-		var routes []string
-		for _, port := range c.ports[3:] {
-			routes = append(routes, fmt.Sprintf("%q", fmt.Sprintf("nats://127.0.0.1:%d", port)))
-		}
-		file := clusterFolder(c.dir, i, c.generation) + ".conf"
-		config := fmt.Sprintf(clusterConfig, i, c.ports[i], clusterFolder(c.dir, i, c.generation), c.ports[3+i],
-			strings.Join(routes, ", "))
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			return err
-		}
-		options, err := natsd.ProcessConfigFile(file)
-		if err != nil {
-			return err
-		}
-		options.NoSigs, options.NoLog = true, true
-		server, err := natsd.NewServer(options)
+		server, err := c.node(i)
 		if err != nil {
 			return err
 		}
 		c.servers = append(c.servers, server)
 		server.Start()
 	}
+	return c.ready()
+}
+
+// again starts one server again.
+func (c *cluster) again(i int) error {
+	server, err := c.node(i)
+	if err == nil {
+		c.servers[i] = server
+		server.Start()
+		err = c.ready()
+	}
+	return err
+}
+
+func (c *cluster) node(i int) (*natsd.Server, error) {
+	var routes []string
+	for _, port := range c.ports[3:] {
+		routes = append(routes, fmt.Sprintf("%q", fmt.Sprintf("nats://127.0.0.1:%d", port)))
+	}
+	file := clusterFolder(c.dir, i, c.generation) + ".conf"
+	config := fmt.Sprintf(clusterConfig, i, c.ports[i], clusterFolder(c.dir, i, c.generation), c.ports[3+i],
+		strings.Join(routes, ", "))
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	options, err := natsd.ProcessConfigFile(file)
+	if err != nil {
+		return nil, err
+	}
+	options.NoSigs, options.NoLog = true, true
+	return natsd.NewServer(options)
+}
+
+func (c *cluster) ready() error {
 	for _, server := range c.servers {
-		if !server.ReadyForConnections(20 * time.Second) {
+		if server.Running() && !server.ReadyForConnections(20*time.Second) {
 			return errors.New("a server of the cluster is not ready")
 		}
 	}
