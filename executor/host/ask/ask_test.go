@@ -372,4 +372,9 @@ func TestAHostThatDoesNotKnowTheHolderAnswers(t *testing.T) {
 	if _, problem := b.shown(); b.silent() || problem != "not known which host holds it: no server leads JetStream" {
 		t.Error("no host answers, or not why:", problem)
 	}
+	// What changes something each of them would do.
+	d := New(Config{Board: b, Shared: new(Shared)})
+	if _, err := d.handOver(Request{}, nil); err == nil || !strings.Contains(err.Error(), "nothing was done: not known") {
+		t.Error(err)
+	}
 }

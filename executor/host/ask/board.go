@@ -147,7 +147,7 @@ func (b *Board) shown() (mode, problem string) {
 		return api.ModeDegraded, b.full
 	}
 	if b.unanswered != "" && b.mode == api.ModeStandby {
-		return b.mode, holderUnknown + b.unanswered
+		return b.mode, unknownHolder + b.unanswered
 	}
 	return b.mode, b.problem
 }
@@ -189,9 +189,19 @@ func (b *Board) Elsewhere(held bool) {
 	b.elsewhere = held
 }
 
-// holderUnknown begins the problem of a host that stands by and cannot find out which host holds
+// unknownHolder begins the problem of a host that stands by and cannot find out which host holds
 // the tenant.
-const holderUnknown = "not known which host holds it: "
+const unknownHolder = "not known which host holds it: "
+
+// holderUnknown is that problem; empty: it is known, or no other host has to be asked.
+func (b *Board) holderUnknown() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.unanswered == "" || b.mode != api.ModeStandby {
+		return ""
+	}
+	return unknownHolder + b.unanswered
+}
 
 // Unanswered notes that it is long ago that this host learned which host holds the tenant, and why:
 // what it knew then is out of date. Empty: it is not.

@@ -2,6 +2,7 @@ package ask
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -54,6 +55,9 @@ func handingOver[Q, A any](as func(*Handed[Q, A]) Request) func(*Desk, Q) (A, er
 }
 
 func (d *Desk) handOver(r Request, b back) (answer any, err error) {
+	if unknown := d.Board.holderUnknown(); unknown != "" { // each host would carry it out
+		return nil, alone{fmt.Errorf("nothing was done: %s", unknown)}
+	}
 	r.back = b
 	ctx, cancel := d.untilGone()
 	defer cancel()
