@@ -39,9 +39,7 @@ func TestWhatAnUndoReadsOfALargeAnswerIsKept(t *testing.T) {
 // What its undo reads and the answer does not have, or has too large, is said at once.
 func TestAnUndoThatLacksWhatItReadsIsNotCalledExact(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	_, file, c := session(t)
 	for text, want := range map[string]string{
 		"none":   "not exact: its undo reads output.result.id, which its answer did not have",
 		"itself": "not exact: its undo reads output.result.id, which was too large to be kept",

@@ -49,9 +49,7 @@ func TestAClientHearsOfABlockBeforeItGoesOn(t *testing.T) {
 	for name, looks := range map[string]bool{"after a look": true, "without one": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			config, file := w.notes(t)
-			c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+			w, file, c := session(t)
 			w.secondBlocked(c, file)
 			if looks {
 				c.reports("what_can_be_undone", nil).wants(t, "answered", "open: undone [2], stands [], can [1]")
@@ -69,9 +67,7 @@ func TestAClientHearsOfABlockBeforeItGoesOn(t *testing.T) {
 // What only the savepoint after a call has heard keeps a client from committing until it knows.
 func TestAClientHearsOfABlockBeforeItCommits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	w, file, c := session(t)
 	plan := w.secondBlocked(c, file)
 	w.until("a savepoint has heard it", func() bool { return c.gateway.MarksLater(plan) })
 	tellsOf(t, c.call("plan_commit", nil), "Nothing was committed")
@@ -159,9 +155,7 @@ func TestAHolderThatGoesCommitsNothingThatAnotherHasHeard(t *testing.T) {
 // plan_begin says it, too: its client would not hear of the plan before again.
 func TestABeginOfAnotherPlanTellsOfABlock(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	w, file, c := session(t)
 	plan := planOf(c.call("add", map[string]any{"text": "one"}))
 	w.blocks(plan, "1", file)
 	if r := c.call("plan_begin", nil); !r.IsError || !strings.Contains(said(r), "undone: action 1 and what") ||
@@ -173,13 +167,11 @@ func TestABeginOfAnotherPlanTellsOfABlock(t *testing.T) {
 	}
 }
 
-// An undo after a block tells of it first, also where nothing is left to undo, and is none of those
-// that a client may make.
+// An undo after a block tells of it first, also where nothing is left to undo, and does not count as
+// one of those that a client may make.
 func TestAnUndoAfterABlockTellsOfItFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	w, file, c := session(t)
 	plan := w.secondBlocked(c, file)
 	tellsOf(t, c.call("undo_last", nil), "Nothing was undone now")
 	if got := lines(file); !slices.Equal(got, []string{"one"}) {

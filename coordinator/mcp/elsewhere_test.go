@@ -48,9 +48,7 @@ func TestTheStatusOfACommittedPlanSaysWhatWasUndoneSince(t *testing.T) {
 // A call that says something of its plan or its key, and says it wrong, is not made without it.
 func TestMetadataThatIsNoTextIsRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	_, file, c := session(t)
 	for _, name := range []string{"sagenbaum/key", "sagenbaum/plan"} {
 		for _, wrong := range []any{5, true, map[string]any{"a": 1}, "", nil} {
 			_, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "add",
@@ -123,9 +121,7 @@ func TestTheStatusSaysWhatTheOwnerOfAStagedCallHasAnswered(t *testing.T) {
 // A call that comes after the undo of its plan hears what has become of that, not what was heard first.
 func TestACallAfterTheUndoOfItsPlanSaysThatItIsUndone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, _ := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	w, _, c := session(t)
 	plan := planOf(c.call("add", map[string]any{"text": "a"}))
 	w.undoes(plan, "")
 	for _, named := range [][]any{nil, {"sagenbaum/plan", plan}} {

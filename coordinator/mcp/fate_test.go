@@ -238,9 +238,7 @@ func TestAPlanThatAnotherHasCommittedIsCommitted(t *testing.T) {
 // An action that its owner lets stand is one to go back to.
 func TestUndoToAnActionThatIsLetStand(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	w, file, c := session(t)
 	plan := planOf(c.call("add", map[string]any{"text": "one"}))
 	for _, text := range []string{"locked", "three"} {
 		c.does("add", map[string]any{"text": text})
@@ -269,9 +267,7 @@ func TestUndoToAnActionThatIsLetStand(t *testing.T) {
 
 func TestArgumentsOfTheGatewaysToolsAreReadStrictly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	_, file, c := session(t)
 	for _, text := range []string{"one", "two"} {
 		c.does("add", map[string]any{"text": text})
 	}
@@ -307,9 +303,7 @@ func TestArgumentsOfTheGatewaysToolsAreReadStrictly(t *testing.T) {
 // A savepoint that could not be stored after a call is stored before the next one.
 func TestASavepointThatFailedIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	_, file, c := session(t)
 	plan := planOf(c.call("add", map[string]any{"text": "one"}))
 	if !c.gateway.FailMark(plan) {
 		t.Fatal("no savepoint has failed")
@@ -379,9 +373,7 @@ func TestCallsWithoutASavepointAreUndoneTogether(t *testing.T) {
 // told when it may go on. The undo of all of a plan is never refused.
 func TestUndosOfAClientHaveABudget(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	_, file, c := session(t)
 	c.call("add", map[string]any{"text": "one"})
 	now := time.Now()
 	if wait := c.gateway.Spend(30, now.Add(-time.Hour)); wait != 0 {
@@ -409,9 +401,7 @@ func TestUndosOfAClientHaveABudget(t *testing.T) {
 // A part of a plan is not undone once they are spent, and all of it is.
 func TestThePlanOfAClientWithoutAnUndoLeftCanFail(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	_, file, c := session(t)
 	c.call("add", map[string]any{"text": "one"})
 	c.gateway.Spend(30, time.Now().Add(time.Hour))
 	if r := c.call("undo_last", nil); !r.IsError || !strings.Contains(said(r), "the next undo in ") {

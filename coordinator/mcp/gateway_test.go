@@ -202,9 +202,7 @@ func TestToolsWithoutAContract(t *testing.T) {
 // What an answer of a tool means: whether the call is in the plan, and as what.
 func TestOutcomesOfCalls(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	_, file, c := session(t)
 	c.does("add", map[string]any{"text": "first"})
 	for text, problem := range map[string]string{"no": "no", "refused": "not that"} {
 		result, err := c.session.CallTool(t.Context(), &sdk.CallToolParams{Name: "add", Arguments: note{Text: text}})
@@ -277,9 +275,7 @@ func TestACallThatItsContractRefusesIsNotMade(t *testing.T) {
 // what the other has left.
 func TestCallsAtTheSameTimeShareAPlan(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	_, file, c := session(t)
 	const n = 6
 	together := func(tool string, arguments func(i int) any) []*sdk.CallToolResult {
 		results, errs := make([]*sdk.CallToolResult, n), make([]error, n)
@@ -326,9 +322,7 @@ func TestCallsAtTheSameTimeShareAPlan(t *testing.T) {
 // where its server ends under it.
 func TestAServerThatEndsLosesNoMoreThanItMust(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	_, file, c := session(t)
 	c.does("add", map[string]any{"text": "first"})
 	if err := os.WriteFile(file+onceSuffix, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -549,9 +543,7 @@ func (w *world) leaves(c *client, tool, text, file string) {
 // A call that its client cancels, or leaves, is in doubt; the undo finds out.
 func TestACancelledCallIsInDoubt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	w, file, c := session(t)
 	w.givesUp(c, "hang", file)
 	got := c.reports("plan_fail", nil)
 	if got.State != "compensated" || len(lines(file)) != 0 {
@@ -607,9 +599,7 @@ func TestAGatewayThatIsClosedSeesToThePlansOfItsClients(t *testing.T) {
 // What is locked since its creation stays, and the answer says so.
 func TestAnUndoThatIsNotPossibleIsSaid(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	_, file, c := session(t)
 	c.does("add", map[string]any{"text": "locked"})
 	c.does("add", map[string]any{"text": "open"})
 	r := c.reports("plan_fail", nil)

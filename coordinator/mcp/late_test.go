@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 )
 
 // What a server answers to a call that was given up counts: its undo reads the answer, and the call is
@@ -17,9 +15,7 @@ func TestALateAnswerOfACallThatWasGivenUpCounts(t *testing.T) {
 	for name, gone := range map[string]bool{"it is cancelled": true, "it takes too long": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			config, file := w.notes(t)
-			c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+			w, file, c := session(t)
 			calls := func(tool, text string) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -59,9 +55,7 @@ func TestALateAnswerOfACallThatWasGivenUpCounts(t *testing.T) {
 // An answer that comes while the plan is being undone is in time for its undo.
 func TestALateAnswerCountsWhileItsPlanIsBeingUndone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	config, file := w.notes(t)
-	c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	w, file, c := session(t)
 	w.givesUp(c, "lazy", file)
 	if got := c.reports("plan_fail", nil); got.State != "compensated" || len(lines(file)) != 0 {
 		t.Errorf("%+v, left %v", got, lines(file))
@@ -73,9 +67,7 @@ func TestALateAnswerCountsWhileItsPlanIsBeingUndone(t *testing.T) {
 func TestALateAnswerIsWhatItSays(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"soon": "exact", "error": "no one knows whether it has happened"} {
-		w := newWorld(t)
-		config, file := w.notes(t)
-		c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+		w, file, c := session(t)
 		w.leaves(c, "lazy", text, file)
 		if err := appendNote(file, note{Text: "go"}); err != nil {
 			t.Fatal(err)

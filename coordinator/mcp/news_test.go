@@ -8,6 +8,14 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp"
 )
 
+// session is one of a gateway that undoes, with the file of its notes.
+func session(t *testing.T) (w *world, file string, c *client) {
+	t.Helper()
+	w = newWorld(t)
+	config, file := w.notes(t)
+	return w, file, w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+}
+
 // sessions are two of one gateway, with the file of its notes.
 func sessions(t *testing.T) (w *world, file string, a, b *client) {
 	t.Helper()
