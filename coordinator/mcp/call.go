@@ -348,8 +348,7 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		return problem("%v. Nothing was done.", err), nil
 	}
 	t.markAgain(ctx) // before the lock, for which others wait
-	if err := t.tell(ctx); err != nil {
-		g.plans.heard(r.holder(), t, err)
+	if err := g.plans.hear(ctx, r.holder(), t); err != nil {
 		return problem("%v. Nothing was done.", err), nil
 	}
 	if r.contract.staged() {

@@ -276,6 +276,13 @@ func (t *tracked) tell(ctx context.Context) error {
 	return errors.Join(parts...)
 }
 
+// hear is tell for one session, and notes what it hears for the other whose plan it is.
+func (p *plans) hear(ctx context.Context, by *sdk.ServerSession, t *tracked) error {
+	err := t.tell(ctx)
+	p.heard(by, t, err)
+	return err
+}
+
 // markAgain stores the savepoint before a call where that has failed, as while the server of the
 // ledger was away.
 func (t *tracked) markAgain(ctx context.Context) {
@@ -609,8 +616,7 @@ func untold(ctx context.Context, g *Gateway, session *sdk.ServerSession, of *tra
 	n := g.plans.take(session, of)
 	var heard error
 	if of != nil {
-		heard = of.tell(ctx)
-		g.plans.heard(session, of, heard)
+		heard = g.plans.hear(ctx, session, of)
 	}
 	switch {
 	case n == nil:

@@ -507,8 +507,7 @@ func (g *Gateway) undoFrom(ctx context.Context, r request, in ownInput,
 	}
 	if recorded.State == ledger.StateOpen { // its savepoint may have gone with a part of it
 		t.markAgain(ctx)
-		if err := t.tell(ctx); err != nil {
-			g.plans.heard(r.holder(), t, err)
+		if err := g.plans.hear(ctx, r.holder(), t); err != nil {
 			return nil, fmt.Errorf("%w. Nothing was undone now", err)
 		}
 	}
