@@ -239,9 +239,15 @@ func (k *keeper) turn(ctx context.Context) (holderEvent, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, every)
 	defer cancel()
 	lease, ok, current, err := k.holders.Acquire(ctx, k.tenant, k.me)
+	if ok {
+		k.lease, k.held, k.renewed, k.eager, k.other = lease, true, asked, 0, ""
+		k.answered, k.revision, k.ttl, k.problem = asked, 0, 0, ""
+		return holderEvent{held: true, current: k.me}, every
+	}
 	switch {
 	case err != nil:
 		k.problem = err.Error()
+		return holderEvent{current: current.Holder}, every
 	case current.Holder != "" && current.Revision == k.revision:
 		k.problem = "the lock of " + current.Holder + " has run out, and is still there: no server " +
 			"leads JetStream"
@@ -250,14 +256,7 @@ func (k *keeper) turn(ctx context.Context) (holderEvent, time.Duration) {
 		k.answered, k.other, k.revision, k.ttl = asked, current.Holder, current.Revision, current.TTL
 		k.problem = ""
 	}
-	switch {
-	case err != nil:
-		return holderEvent{current: current.Holder}, every
-	case ok:
-		k.lease, k.held, k.renewed, k.eager, k.other = lease, true, asked, 0, ""
-		k.revision = 0
-		return holderEvent{held: true, current: k.me}, every
-	case k.eager > 0: // the replica that was asked may not have the release yet
+	if k.eager > 0 { // the replica that was asked may not have the release yet
 		k.eager--
 		return holderEvent{current: current.Holder}, eagerPause
 	}

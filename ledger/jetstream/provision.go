@@ -105,6 +105,7 @@ var ErrNoLeader = errors.New("no server leads JetStream: more than half of its s
 
 // explain turns what a client sees of a server without JetStream into words.
 func explain(err error) error {
+	var refused *js.APIError
 	switch {
 	case errors.Is(err, js.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
 		return ledger.Refuse("server", "JetStream is off",
@@ -115,7 +116,7 @@ func explain(err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return fmt.Errorf("no answer from JetStream; too few of its servers may be there, the user may "+
 			"lack permission on $JS.API, or the server lost its disk: %w", err)
-	case hasCode(err, codeNoLeader), hasCode(err, codeOffline):
+	case errors.As(err, &refused) && NoLeader(int(refused.ErrorCode)):
 		return ErrNoLeader
 	}
 	return err

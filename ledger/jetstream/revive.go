@@ -39,9 +39,9 @@ type revive struct {
 	every time.Duration // growEvery
 
 	mu      sync.Mutex
-	silent  time.Time // since when it has not answered, or it was looked at; zero: it has
+	silent  time.Time // since when it has not answered; zero: it has
+	doubted time.Time // when it was looked at whether it has a leader
 	looked  time.Time // when its replicas were
-	doubted time.Time // when it was looked at for a lease that is still there
 	busy    bool
 }
 
@@ -61,20 +61,21 @@ func (r *revive) heard(h *Holders, err error) {
 	case r.silent.IsZero():
 		r.silent = now
 	}
-	if !r.busy && now.Sub(r.silent) >= r.after {
-		r.silent = now
-		r.begin(h.deleteLeaderless)
-	}
+	r.doubt(h, r.silent, now)
 }
 
 // Stalled notes that a lease is still there whose holder has not renewed it since an instant, and
 // that should have run out: a server that was not restarted answers what it has, and removes
 // nothing while none leads. That is no error, and as long a silence as one.
 func (h *Holders) Stalled(since time.Time) {
-	r := &h.revive
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
+	h.revive.mu.Lock()
+	defer h.revive.mu.Unlock()
+	h.revive.doubt(h, since, time.Now())
+}
+
+// doubt has the bucket looked at that has said nothing new since an instant, for long enough, and
+// long enough after the last look. Whoever calls it has the lock.
+func (r *revive) doubt(h *Holders, since, now time.Time) {
 	if !r.busy && now.Sub(since) >= r.after && now.Sub(r.doubted) >= r.after {
 		r.doubted = now
 		r.begin(h.deleteLeaderless)

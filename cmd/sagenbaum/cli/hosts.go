@@ -60,14 +60,18 @@ func (c *Client) WithoutHolder(ctx context.Context, err error) error {
 	if hostsErr != nil || len(hosts) == 0 {
 		return err
 	}
-	var texts []string
-	for _, h := range hosts {
-		texts = append(texts, StandbyText(h))
-	}
 	return Fail(ExitNoServer,
 		"ask again in a few seconds: a host that stands by takes over when the lease of the last "+
 			"one has run out",
-		"the holder of tenant %s does not answer; %s", c.Tenant, strings.Join(texts, "; "))
+		"the holder of tenant %s does not answer; %s", c.Tenant, strings.Join(StandbyTexts(hosts), "; "))
+}
+
+// StandbyTexts are hosts that do not hold the tenant, a text each.
+func StandbyTexts(hosts []api.Host) (texts []string) {
+	for _, h := range hosts {
+		texts = append(texts, StandbyText(h))
+	}
+	return texts
 }
 
 // StandbyText is a host that does not hold the tenant.

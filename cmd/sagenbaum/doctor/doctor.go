@@ -152,14 +152,13 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 		}
 		return append(findings, f)
 	}
+	hosts, err := c.Hosts(ctx) // who does not answer is not listed
 	if info.leaderless() {
-		hosts, _ := c.Hosts(ctx) // who does not answer is not listed
 		findings = append(findings, examineLeaderless(hosts, status, now)...)
 	} else {
-		findings = append(findings, ExamineMode(status, now), examineHosts(ctx, c, status),
+		findings = append(findings, ExamineMode(status, now), examineHosts(hosts, err, status),
 			ExamineFold(ctx, c, status))
 	}
-	hosts, _ := c.Hosts(ctx) // who does not answer was said above
 	findings = append(findings, examineCheckpoints(status, hosts, now)...)
 	findings = append(findings, examineSealed(hosts)...)
 	findings = append(findings, examineLimits(status), examineDurable(status), examineDisks(status),
@@ -387,8 +386,6 @@ func examineServer(ctx context.Context, c *cli.Client, info streamInfo) Finding 
 func examineLedger(info streamInfo, tenant string, err error) Finding {
 	name, at := jetstream.StreamName(tenant), info.State
 	switch {
-	case errors.Is(err, errNoHost):
-		return skipped("ledger", "", "%v", err)
 	case err != nil:
 		return problem("ledger", err)
 	case info.leaderless():
@@ -413,14 +410,16 @@ func denied(err error) bool {
 }
 
 // problem turns the error of a check into its finding. That the table of roles does not let this
-// user ask is nothing that is wrong with what it asks about.
+// user ask, or that no host answers who would, is nothing that is wrong with what it asks about.
 func problem(check string, err error) Finding {
 	var f *cli.Failure
-	switch errors.As(err, &f); {
+	switch {
+	case errors.Is(err, errNoHost):
+		return skipped(check, "", "%v", err)
+	case !errors.As(err, &f):
+		return broken(check, "", "%v", err)
 	case denied(err):
 		return skipped(check, "", "not checked (no permission): %s", f.Text)
-	case f != nil:
-		return broken(check, f.Hint, "%s", f.Text).mayPass(noAnswer(err))
 	}
-	return broken(check, "", "%v", err)
+	return broken(check, f.Hint, "%s", f.Text).mayPass(noAnswer(err))
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // TestTheDoctorJudgesHosts: a host that has not opened the ledger does not take over, and what a host
-// that stands by has proved of the holder is said, which the holder itself does not know.
+// in standby has proved of the holder is said, which the holder itself does not know.
 func TestTheDoctorJudgesHosts(t *testing.T) {
 	t.Parallel()
 	held := api.Status{Tenant: "t", Mode: api.ModeHolding, Holder: "a"}

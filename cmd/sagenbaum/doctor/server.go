@@ -99,8 +99,6 @@ var errNoHost = errors.New("not checked: no host answers")
 // examineStream looks at what the ledger's stream is kept on.
 func examineStream(info streamInfo, tenant string, err error) []Finding {
 	switch {
-	case errors.Is(err, errNoHost):
-		return []Finding{skipped("replicas", "", "%v", err)}
 	case denied(err):
 		return []Finding{skipped("replicas", "", "not checked (no permission)")}
 	case err != nil:

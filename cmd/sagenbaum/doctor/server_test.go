@@ -51,14 +51,16 @@ func TestTheDoctorJudgesClockDisksAndReplicas(t *testing.T) {
 			judgeReplicas(
 				stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":false},{"name":"c","current":false}]}}`), "t"), "warn",
 			"a, which leads the ledger, says that none of its 2 other servers keeps up: it may be a that does not"},
-		{"no leader", examineStream(stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","replicas":[{"name":"c"},{"name":"Server name unknown at this time"},{"name":"b","current":true}]}}`), "t", nil)[0],
+		{"no leader", examineStream(stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","replicas":[`+
+			`{"name":"c"},{"name":"Server name unknown at this time"},{"name":"b","current":true}]}}`), "t", nil)[0],
 			"FAIL", "no server leads the ledger, and nothing can be stored: more than half of its 3 servers (b, c)"},
-		{"no leader of any stream", examineStream(stream(`{"error":{"code":503,"err_code":10008,"description":"unavailable"}}`),
-			"t", nil)[0], "FAIL", "more than half of its servers"},
+		{"no leader of any stream",
+			examineStream(stream(`{"error":{"code":503,"err_code":10008,"description":"unavailable"}}`), "t", nil)[0], "FAIL", "more than half of its servers"},
 		{"another error", examineStream(stream(`{"error":{"code":404,"err_code":10059,"description":"not found"}}`), "t",
 			nil)[0], "skip", "not found"},
 		{"no host answers", examineStream(streamInfo{}, "t", errNoHost)[0], "skip", "no host answers"},
-		{"the ledger without a leader", examineLedger(stream(`{"cluster":{"name":"c1"}}`), "t", nil), "skip", "no server leads"},
+		{"the ledger without a leader", examineLedger(stream(`{"cluster":{"name":"c1"}}`), "t", nil), "skip",
+			"no server leads"},
 		{"the ledger without a host", examineLedger(streamInfo{}, "t", errNoHost), "skip", "no host answers"},
 		{"all there", judgeReplicas(
 			stream(`{"config":{"num_replicas":3},"cluster":{"name":"c1","leader":"a","replicas":[{"name":"b","current":true},{"name":"c","current":true}]}}`), "t"), "ok", "3 servers"},

@@ -146,8 +146,8 @@ func (b *Board) shown() (mode, problem string) {
 	if b.waits > 0 && b.mode != api.ModeHalted && b.mode != api.ModeErased {
 		return api.ModeDegraded, b.full
 	}
-	if b.unanswered != "" && b.mode == api.ModeStandby {
-		return b.mode, unknownHolder + b.unanswered
+	if unknown := b.unknown(); unknown != "" {
+		return b.mode, unknown
 	}
 	return b.mode, b.problem
 }
@@ -189,18 +189,20 @@ func (b *Board) Elsewhere(held bool) {
 	b.elsewhere = held
 }
 
-// unknownHolder begins the problem of a host that stands by and cannot find out which host holds
-// the tenant.
-const unknownHolder = "not known which host holds it: "
-
-// holderUnknown is that problem; empty: it is known, or no other host has to be asked.
-func (b *Board) holderUnknown() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// unknown is the problem of a standby that cannot find out which host holds the tenant; empty: it
+// is known, or this host is no standby. Whoever calls it has the lock.
+func (b *Board) unknown() string {
 	if b.unanswered == "" || b.mode != api.ModeStandby {
 		return ""
 	}
-	return unknownHolder + b.unanswered
+	return "not known which host holds it: " + b.unanswered
+}
+
+// holderUnknown is unknown, for whoever has not the lock.
+func (b *Board) holderUnknown() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.unknown()
 }
 
 // Unanswered notes that it is long ago that this host learned which host holds the tenant, and why:

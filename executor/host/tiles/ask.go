@@ -204,14 +204,14 @@ func (e *OtherRecord) Error() string {
 	return fmt.Sprintf("the stream has another record at %d than the tiles", e.Sequence)
 }
 
-// ReadHeld is ReadSpoken, and holds each message against the tiles before it is given out: any
+// ReadHeld is readSpoken, and holds each message against the tiles before it is given out: any
 // server of the stream may be the one that reads it. Errors: *OtherRecord; what was read.
 func ReadHeld(ctx context.Context, store ledger.Store, tiles *Files,
 	from uint64) iter.Seq2[ledger.Message, error] {
 	return func(yield func(ledger.Message, error) bool) {
 		mine, stop := iter.Pull2(tiles.Messages(from))
 		defer stop()
-		for m, err := range ReadSpoken(ctx, store, from) {
+		for m, err := range readSpoken(ctx, store, from) {
 			if err == nil {
 				copied, problem, ok := mine()
 				switch {

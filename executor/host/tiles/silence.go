@@ -13,9 +13,9 @@ import (
 // without a leader deliver none.
 const silenceMax = 30 * time.Second
 
-// ReadSpoken is store.Read for whoever reads no further than the stream has messages: it ends with
+// readSpoken is store.Read for whoever reads no further than the stream has messages: it ends with
 // an error where none comes for silenceMax, and does not wait until its servers answer again.
-func ReadSpoken(ctx context.Context, store ledger.Store, from uint64) iter.Seq2[ledger.Message,
+func readSpoken(ctx context.Context, store ledger.Store, from uint64) iter.Seq2[ledger.Message,
 	error] {
 	return func(yield func(ledger.Message, error) bool) {
 		within, cancel := context.WithCancel(ctx)

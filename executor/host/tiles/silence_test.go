@@ -36,7 +36,7 @@ func TestALedgerThatSaysNothingIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		read := func(ctx context.Context, upTo uint64) (last uint64, err error) {
-			for m, err := range ReadSpoken(ctx, silent{has: 3}, 1) {
+			for m, err := range readSpoken(ctx, silent{has: 3}, 1) {
 				if err != nil {
 					return last, err
 				}
