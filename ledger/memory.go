@@ -275,7 +275,7 @@ func (m *Memory) head() Head {
 	for first <= uint64(len(m.slots)) && m.slots[first-1].dropped {
 		first++
 	}
-	return Head{First: first, Last: uint64(len(m.slots)), Deleted: m.lost - (first - 1),
+	return Head{First: first, Last: uint64(len(m.slots)), Replicas: 1, Deleted: m.lost - (first - 1),
 		CreatedNs: m.createdNs}
 }
 

@@ -76,6 +76,7 @@ type Head struct {
 	First, Last uint64 // sequences; Last is First-1 when empty
 	Deleted     uint64 // interior records that are missing: anything but 0 halts the tenant
 	CreatedNs   int64  // when the stream was made, unix ns
+	Replicas    int    // servers that keep it; 0: not known
 }
 
 // Readable is guard G1 before a read from a sequence: nothing is missing, and

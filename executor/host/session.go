@@ -310,7 +310,6 @@ func (a *actor) openLedger(ctx context.Context) (ledger.Store, ledger.Head, erro
 		return nil, head, err
 	}
 	a.stream = stream
-	a.scrubber.Replicated(stream.Replicas() > 1)
 	a.store, a.created = tiles.Span(stream, head, a.tiles.Files), head.CreatedNs
 	a.board.Opened(a.store, a.tiles.Files)
 	return a.store, head, nil

@@ -42,7 +42,7 @@ var dedupeCases = []caseOf{
 
 func emptyHead(b *bed) {
 	h := headOf(b, b.store)
-	if h.First != 1 || h.Last != 0 || h.Deleted != 0 || h.CreatedNs == 0 {
+	if h.First != 1 || h.Last != 0 || h.Deleted != 0 || h.CreatedNs == 0 || h.Replicas != b.copies {
 		b.Fatalf("head %+v", h)
 	}
 }

@@ -47,7 +47,8 @@ func inspected(info *js.StreamInfo, tenant string) Inspected {
 func headOf(info *js.StreamInfo) ledger.Head {
 	state := info.State
 	head := ledger.Head{First: state.FirstSeq, Last: state.LastSeq,
-		Deleted: uint64(state.NumDeleted), CreatedNs: info.Created.UnixNano()}
+		Deleted: uint64(state.NumDeleted), CreatedNs: info.Created.UnixNano(),
+		Replicas: info.Config.Replicas}
 	if state.Msgs == 0 {
 		head.First = head.Last + 1
 	}

@@ -36,6 +36,7 @@ type bed struct {
 	tenant string
 	store  ledger.Store
 	other  ledger.Store // the same ledger over another connection
+	copies int          // servers that keep it
 
 	put func(subject, contentType string, data []byte) // as a foreign client does
 	// expire lets the dedupe window pass for what is stored; a marker may be
@@ -128,7 +129,7 @@ func (r *memoryRig) open(t *testing.T, tenant string, bytesMax int64) *bed {
 		return fault
 	}
 	return &bed{
-		T: t, ctx: within(t, caseWait), tenant: tenant, store: m, other: m,
+		T: t, ctx: within(t, caseWait), tenant: tenant, store: m, other: m, copies: 1,
 		put:    func(subject, contentType string, data []byte) { m.Put(subject, contentType, data) },
 		expire: m.Forget,
 		faulty: func() (ledger.Store, func(ledger.Fault)) { return m, func(f ledger.Fault) { next = f } },
@@ -234,7 +235,8 @@ func (n *natsBed) bed() *bed {
 	n.kept = n.open(n.conn)
 	b := &bed{
 		T: n.t, ctx: n.ctx, tenant: n.config.Tenant, store: n.kept, other: n.open(n.second),
-		put: putOver(n.t, n.conn), expire: n.expire, faulty: n.faulty,
+		copies: max(n.config.Replicas, 1),
+		put:    putOver(n.t, n.conn), expire: n.expire, faulty: n.faulty,
 		sever: func() { n.proxy.set(proxySevered) }, heal: func() { n.proxy.set(proxyOpen) },
 		fragile: n.fragile, cut: n.cut,
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/pause"
@@ -31,10 +30,9 @@ const (
 // Scrubber is guard G4 of one tenant: the whole stream is read again and held against the
 // tiles. Its methods may be called from any goroutine.
 type Scrubber struct {
-	log        *slog.Logger
-	alarms     chan *ledger.Halted // buffered 1: where the two differ
-	one        sync.Mutex          // one pass at a time
-	replicated atomic.Bool
+	log    *slog.Logger
+	alarms chan *ledger.Halted // buffered 1: where the two differ
+	one    sync.Mutex          // one pass at a time
 
 	mu    sync.Mutex // guards all below
 	ended time.Time  // of the last full pass; zero: none yet
@@ -46,11 +44,6 @@ type Scrubber struct {
 func NewScrubber(log *slog.Logger) *Scrubber {
 	return &Scrubber{log: log, alarms: make(chan *ledger.Halted, 1)}
 }
-
-// Replicated notes whether several servers have the stream. What was folded may be of one that has
-// forked then: where their leader has another record, it is guard G5 that fails, and a repair would
-// have what was folded here take the place of the ledger.
-func (s *Scrubber) Replicated(is bool) { s.replicated.Store(is) }
 
 // Alarms has a value when a pass has found that the two differ. One is enough to halt the
 // tenant; further ones are left out until it was taken.
@@ -123,7 +116,9 @@ func (s *Scrubber) Scrub(ctx context.Context, records ledger.Store, copies *tile
 		switch {
 		case errors.As(err, &other):
 			answer.Differs, answer.Problem = other.Sequence, other.Error()
-			if s.replicated.Load() && !other.Missing {
+			// What was folded here may be of a server that has forked, and a repair would have it take the
+			// place of the ledger.
+			if head.Replicas > 1 && !other.Missing {
 				guard = "G5"
 			}
 		case errors.As(err, &halted):

@@ -17,10 +17,11 @@ type stream struct {
 	ledger.Store
 	messages []ledger.Message
 	missing  bool
+	replicas int
 }
 
 func (s stream) Head(context.Context) (ledger.Head, error) {
-	return ledger.Head{First: 1, Last: uint64(len(s.messages))}, nil
+	return ledger.Head{First: 1, Last: uint64(len(s.messages)), Replicas: s.replicas}, nil
 }
 
 func (s stream) Read(_ context.Context, from uint64) iter.Seq2[ledger.Message, error] {
@@ -71,19 +72,17 @@ func TestWhichGuardAScrubIs(t *testing.T) {
 	other := append([]ledger.Message(nil), messages...)
 	other[2].StampNs++
 	for _, c := range []struct {
-		what       string
-		replicated bool
-		records    stream
-		want       string
+		what    string
+		records stream
+		want    string
 	}{
-		{"the same", true, stream{messages: messages}, ""},
-		{"one server has another record", false, stream{messages: other}, "G4"},
-		{"one server lacks it", false, stream{messages: other, missing: true}, "G4"},
-		{"several have another record", true, stream{messages: other}, "G5"},
-		{"several lack it", true, stream{messages: other, missing: true}, "G4"},
+		{"the same", stream{messages: messages, replicas: 3}, ""},
+		{"one server has another record", stream{messages: other, replicas: 1}, "G4"},
+		{"one server lacks it", stream{messages: other, replicas: 1, missing: true}, "G4"},
+		{"several have another record", stream{messages: other, replicas: 3}, "G5"},
+		{"several lack it", stream{messages: other, replicas: 3, missing: true}, "G4"},
 	} {
 		s := NewScrubber(slog.New(slog.DiscardHandler))
-		s.Replicated(c.replicated)
 		answer, err := s.Scrub(t.Context(), c.records, w.Files, false)
 		if err != nil || (answer.Differs == 3) != (c.want != "") {
 			t.Errorf("%s: %+v, %v", c.what, answer, err)
