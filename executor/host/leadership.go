@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +46,8 @@ type leadership struct {
 	unknown  string                 // said of which host has the lock; belongs to keep
 	had      atomic.Bool            // this process has had the lock before
 	twin     atomic.Pointer[string] // the other process of its name that was told of last
+	looking  sync.Mutex
+	seen     sighting // where the lock is not asked for, under looking
 }
 
 func newLeadership(conn *nats.Conn, tenant, me, process string, board *ask.Board,
@@ -71,18 +75,39 @@ type keeper struct {
 	held    bool
 	renewed time.Time // before the request that was the last to succeed
 	eager   int       // tries that follow each other quickly, after a release was heard
-	// answered is before the request that the bucket was the last to answer with news, and other is
-	// the host that has the lock by that answer; empty: this one, or not known.
-	answered time.Time
-	other    string
-	revision uint64        // of the lock of other
-	ttl      time.Duration // of it; 0: not known
-	problem  string        // why there is no news; empty: there is
+	seen    sighting  // of another host's
+	problem string    // why there is no news of it; empty: there is
 }
+
+// sighting is what the bucket was the last to say of a tenant's lock that it had not said before. Where
+// no server leads it, each answers what it has and removes nothing, one this and one that: a lock is
+// another host's for as long as it lasts from the first time that it was seen.
+type sighting struct {
+	holder    string // empty: no one, or not known
+	ttl       time.Duration
+	at        time.Time                     // before the question that was answered with it
+	revisions [jetstream.ReplicasMax]uint64 // of what was seen, the last first
+}
+
+// sees takes an answer to a question that was asked at an instant, and reports whether it is news.
+func (s *sighting) sees(current jetstream.Standing, asked time.Time) bool {
+	if current.Holder != "" {
+		if slices.Contains(s.revisions[:], current.Revision) {
+			return false
+		}
+		copy(s.revisions[1:], s.revisions[:])
+		s.revisions[0] = current.Revision
+	}
+	s.holder, s.ttl, s.at = current.Holder, current.TTL, asked
+	return true
+}
+
+// old reports that what was seen says nothing any more, where locks of this host last for ttl.
+func (s *sighting) old(ttl time.Duration) bool { return time.Since(s.at) >= max(s.ttl, ttl) }
 
 // keep asks for the tenant's lock and renews it until ctx ends. Each change is an event.
 func (l *leadership) keep(ctx context.Context, events chan<- holderEvent) {
-	k := &keeper{holders: l.holders, tenant: l.tenant, me: l.me, answered: time.Now()}
+	k := &keeper{holders: l.holders, tenant: l.tenant, me: l.me, seen: sighting{at: time.Now()}}
 	told := holderEvent{current: "?"}
 	for ctx.Err() == nil {
 		event, wait := l.turn(ctx, k)
@@ -148,14 +173,14 @@ func (l *leadership) turn(ctx context.Context, k *keeper) (holderEvent, time.Dur
 // has run out.
 func (l *leadership) known(k *keeper) {
 	problem := ""
-	if time.Since(k.answered) >= max(k.ttl, l.holders.TTL()) && !k.held {
+	if !k.held && k.seen.old(l.holders.TTL()) {
 		problem = k.problem
 	}
 	if problem != l.unknown && problem != "" {
 		l.log.Warn("it is not known which host holds the tenant", "problem", problem)
 	}
 	l.unknown = problem
-	l.board.Elsewhere(problem == "" && k.other != "")
+	l.board.Elsewhere(problem == "" && k.seen.holder != "")
 	l.board.Unanswered(problem)
 }
 
@@ -224,8 +249,14 @@ func (l *leadership) watch(ctx context.Context, elsewhere func(bool)) {
 func (l *leadership) elsewhere(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.holders.TTL()/renewFactor)
 	defer cancel()
-	holder, err := l.holders.Holder(ctx, l.tenant)
-	return err == nil && holder != "" && holder != l.me
+	asked := time.Now()
+	current, err := l.holders.Current(ctx, l.tenant)
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	if err == nil {
+		l.seen.sees(current, asked)
+	}
+	return l.seen.holder != "" && l.seen.holder != l.me && !l.seen.old(l.holders.TTL())
 }
 
 // turn asks once, and says what is so now and when to ask again.
@@ -240,21 +271,20 @@ func (k *keeper) turn(ctx context.Context) (holderEvent, time.Duration) {
 	defer cancel()
 	lease, ok, current, err := k.holders.Acquire(ctx, k.tenant, k.me)
 	if ok {
-		k.lease, k.held, k.renewed, k.eager, k.other = lease, true, asked, 0, ""
-		k.answered, k.revision, k.ttl, k.problem = asked, 0, 0, ""
+		k.lease, k.held, k.renewed, k.eager = lease, true, asked, 0
+		k.seen, k.problem = sighting{at: asked}, ""
 		return holderEvent{held: true, current: k.me}, every
 	}
 	switch {
 	case err != nil:
 		k.problem = err.Error()
 		return holderEvent{current: current.Holder}, every
-	case current.Holder != "" && current.Revision == k.revision:
+	case k.seen.sees(current, asked):
+		k.problem = ""
+	default:
 		k.problem = "the lock of " + current.Holder + " has run out, and is still there: no server " +
 			"leads JetStream"
-		k.holders.Stalled(k.answered)
-	default:
-		k.answered, k.other, k.revision, k.ttl = asked, current.Holder, current.Revision, current.TTL
-		k.problem = ""
+		k.holders.Stalled(k.seen.at)
 	}
 	if k.eager > 0 { // the replica that was asked may not have the release yet
 		k.eager--
@@ -276,7 +306,7 @@ func (k *keeper) renew(ctx context.Context) (holderEvent, time.Duration) {
 	next, err := k.holders.Renew(ctx, k.lease)
 	switch {
 	case err == nil:
-		k.lease, k.renewed, k.answered = next, asked, asked
+		k.lease, k.renewed, k.seen.at = next, asked, asked
 		k.problem = ""
 		return holderEvent{held: true, current: k.me}, every
 	case errors.Is(err, jetstream.ErrLeaseLost), !time.Now().Before(safe):

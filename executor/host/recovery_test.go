@@ -196,11 +196,11 @@ func zombie(t *testing.T, r *rig, h *Host) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
-	current, err := h.holders.Holder(ctx, "t")
+	current, err := h.holders.Current(ctx, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, ok, _, err := h.holders.Acquire(ctx, "t", current) // as the holder itself would
+	lease, ok, _, err := h.holders.Acquire(ctx, "t", current.Holder) // as the holder itself would
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}

@@ -42,8 +42,8 @@ func TestAHostThatWaitsForRoomGivesItsTenantsUp(t *testing.T) {
 	})
 	second.roster.waits("no room on disk 2")
 	r.eventually("both say so, and none takes it", func() bool {
-		holder, err := first.holders.Holder(t.Context(), "t")
-		return err == nil && holder == "" && strings.HasPrefix(r.status().Problem, "no room on disk")
+		lock, err := first.holders.Current(t.Context(), "t")
+		return err == nil && lock.Holder == "" && strings.HasPrefix(r.status().Problem, "no room on disk")
 	})
 	first.roster.waits("")
 	r.eventually("h1 holds again", func() bool { return mode(first) == api.ModeHolding })

@@ -112,15 +112,15 @@ func TestAHostThatEndsTellsTheOthers(t *testing.T) {
 	h, stop := r.host("h1")
 	r.eventually("h1 holds", func() bool { return r.status().Mode == api.ModeHolding })
 	holders := h.holders
-	if holder, err := holders.Holder(t.Context(), "t"); err != nil || holder == "" {
-		t.Fatal(holder, err)
+	if lock, err := holders.Current(t.Context(), "t"); err != nil || lock.Holder == "" {
+		t.Fatal(lock, err)
 	}
 	if len(told) != 0 {
 		t.Fatal("it is said before its end")
 	}
 	stop()
-	if holder, err := holders.Holder(t.Context(), "t"); err != nil || holder != "" {
-		t.Errorf("%q still holds the tenant: %v", holder, err)
+	if lock, err := holders.Current(t.Context(), "t"); err != nil || lock.Holder != "" {
+		t.Errorf("%q still holds the tenant: %v", lock.Holder, err)
 	}
 	select {
 	case m := <-told:

@@ -336,8 +336,8 @@ func TestACommandMayRunAheadWhileNoOtherHostCanHaveTheTenant(t *testing.T) {
 	if may() {
 		t.Error("it may run, and the lock was given back")
 	}
-	if holder, err := holders.Holder(t.Context(), "t"); holder != "" || err != nil {
-		t.Errorf("%q has the lock: %v", holder, err)
+	if lock, err := holders.Current(t.Context(), "t"); lock.Holder != "" || err != nil {
+		t.Errorf("%q has the lock: %v", lock.Holder, err)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestAHostThatCannotAskDoesNotSayWhoHolds(t *testing.T) {
 	r.stopServer()
 	unanswered := func(since time.Duration) {
 		t.Helper()
-		k.answered = time.Now().Add(-since)
+		k.seen.at = time.Now().Add(-since)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if event, _ := a.lead.turn(ctx, k); event.held {
@@ -85,14 +85,78 @@ func TestALockThatHasRunOutIsNoOnes(t *testing.T) {
 	}
 	looks("it is seen", true, "held by h2")
 	looks("it is seen again", true, "held by h2")
-	k.answered = time.Now().Add(-k.holders.TTL())
+	k.seen.at = time.Now().Add(-k.holders.TTL())
 	looks("it lives longer than those of this host", true, "held by h2")
-	k.answered = time.Now().Add(-time.Hour)
+	k.seen.at = time.Now().Add(-time.Hour)
 	looks("it was not renewed in its time", false, unknown+"the lock of h2 has run out, and is still there")
 	if _, err := long.Renew(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
 	looks("it was renewed", true, "held by h2")
+}
+
+// TestAHaltedHostBelievesALockForItsTime: it asks for no lock, and answers where no other host does.
+func TestAHaltedHostBelievesALockForItsTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	k, _ := r.keeperOn()
+	long, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: r.conn, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := foldingActor(t)
+	a.lead.holders = k.holders
+	looks := func(when string, want bool) {
+		t.Helper()
+		if got := a.lead.elsewhere(t.Context()); got != want {
+			t.Errorf("%s: held elsewhere %v, want %v", when, got, want)
+		}
+	}
+	looks("no one has it", false)
+	lease, ok, _, err := long.Acquire(t.Context(), "t", "h2")
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	looks("it is seen", true)
+	a.lead.seen.at = time.Now().Add(-k.holders.TTL())
+	looks("it lives longer than those of this host", true)
+	a.lead.seen.at = time.Now().Add(-time.Hour)
+	looks("it was not renewed in its time", false)
+	if lease, err = long.Renew(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	looks("it was renewed", true)
+	if err := long.Release(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	looks("it was given back", false)
+	if _, ok, _, err := long.Acquire(t.Context(), "t", a.lead.me); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	looks("it is its own", false)
+}
+
+// TestAnOldLockOfAnotherServerIsNoNews: of five servers two are left, each with what it had.
+func TestAnOldLockOfAnotherServerIsNoNews(t *testing.T) {
+	t.Parallel()
+	var s sighting
+	start := time.Now()
+	for i, c := range []struct {
+		holder   string
+		revision uint64
+		news     bool
+	}{
+		{"h2", 7, true}, {"h2", 8, true}, {"h2", 7, false}, {"h2", 8, false}, {"h3", 6, true},
+		{"h2", 8, false}, {"h2", 7, false}, {"", 0, true}, {"", 0, true}, {"h3", 9, true}, {"h2", 7, false},
+		{"h3", 10, true},
+	} {
+		asked := start.Add(time.Duration(i) * time.Second)
+		was := s
+		news := s.sees(jetstream.Standing{Holder: c.holder, Revision: c.revision, TTL: time.Minute}, asked)
+		if news != c.news || news && (s.holder != c.holder || s.at != asked) || !news && s != was {
+			t.Errorf("answer %d: news %v, %+v", i, news, s)
+		}
+	}
 }
 
 // TestAHostThatHasTheLockNamesNoOther, also before its term has begun, which takes a ledger that has a

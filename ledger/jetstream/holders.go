@@ -30,6 +30,9 @@ const (
 	LeaseTTLMax = time.Hour
 )
 
+// ReplicasMax is how many servers can keep a stream.
+const ReplicasMax = 5
+
 // ErrLeaseLost means that a lease ran out, was released or went to another
 // holder. Whoever held it stops and asks for it again.
 var ErrLeaseLost = errors.New("the lease of the tenant is lost")
@@ -296,13 +299,14 @@ func (h *Holders) Release(ctx context.Context, lease Lease) error {
 	return err
 }
 
-// Holder returns who holds a tenant now; empty: no one.
-func (h *Holders) Holder(ctx context.Context, tenant string) (string, error) {
+// Current is the lease of a tenant. Where no server leads the bucket, it is what the server that was
+// asked has, which may have run out.
+func (h *Holders) Current(ctx context.Context, tenant string) (Standing, error) {
 	last, err := h.last(ctx, tenant)
 	if bucketGone(err) {
-		return "", nil
+		return Standing{}, nil
 	}
-	return last.Holder, err
+	return h.standing(last), err
 }
 
 // entry is what the bucket has under a tenant. Holder is empty when the lease has

@@ -68,8 +68,8 @@ func TestOneHolderAtATimeAndTheSameHolderAgainAtOnce(t *testing.T) {
 	if err := h.Release(ctx, renewed); err != nil {
 		t.Fatal(err)
 	}
-	if who, err := h.Holder(ctx, "t"); err != nil || who != "host1" {
-		t.Fatalf("releasing a lost lease took it from %q, %v", who, err)
+	if now, err := h.Current(ctx, "t"); err != nil || now.Holder != "host1" {
+		t.Fatalf("releasing a lost lease took it from %q, %v", now.Holder, err)
 	}
 	if _, err := h.Renew(ctx, restarted); err != nil { // and its reply is lost
 		t.Fatal(err)
@@ -77,8 +77,8 @@ func TestOneHolderAtATimeAndTheSameHolderAgainAtOnce(t *testing.T) {
 	if err := h.Release(ctx, restarted); err != nil {
 		t.Fatal(err)
 	}
-	if who, err := h.Holder(ctx, "t"); err != nil || who != "" {
-		t.Fatalf("held by %q, %v", who, err)
+	if now, err := h.Current(ctx, "t"); err != nil || now.Holder != "" {
+		t.Fatalf("held by %q, %v", now.Holder, err)
 	}
 	if _, ok, _, err := h.Acquire(ctx, "t", "host2"); err != nil || !ok {
 		t.Fatalf("after the release: %v, %v", ok, err)
@@ -161,8 +161,8 @@ func TestALeaseOutlivesTheLossOfItsBucketUnlessAnotherTookIt(t *testing.T) {
 		}
 		return err
 	})
-	if who, err := h.Holder(ctx, "kept"); err != nil || who != "host1" {
-		t.Fatalf("held by %q, %v", who, err)
+	if now, err := h.Current(ctx, "kept"); err != nil || now.Holder != "host1" {
+		t.Fatalf("held by %q, %v", now.Holder, err)
 	}
 	if _, ok, _, err := h.Acquire(ctx, "taken", "host2"); err != nil || !ok {
 		t.Fatalf("%v, %v", ok, err)

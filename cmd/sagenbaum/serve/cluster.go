@@ -46,7 +46,7 @@ func (v *clustering) check(external bool) error {
 	case !external && (v.replicas != 1 || v.systemCreds != "" || v.systemNATS != ""):
 		return cli.Fail(cli.ExitUsage, "drop them, or add --nats URL",
 			"--replicas, --system-creds and --system-nats are for --nats")
-	case v.replicas < 1 || v.replicas > 5:
+	case v.replicas < 1 || v.replicas > jetstream.ReplicasMax:
 		return cli.Fail(cli.ExitUsage, "--replicas 3", "--replicas cannot be %d", v.replicas)
 	case v.holder != "" && !ledger.ValidToken(v.holder):
 		return cli.Fail(cli.ExitUsage, "--holder of "+ledger.TokenWanted,
