@@ -104,14 +104,14 @@ var readersOfTerms = []struct {
 func readerOf(records []*pb.Record) uint64 {
 	version := uint64(1)
 	for _, r := range records {
-		version = max(version, readerOfTerm(r.GetTermStarted().GetFoldVersion()), readerOfRecord(r))
+		version = max(version, ReaderOfTerm(r.GetTermStarted().GetFoldVersion()), readerOfRecord(r))
 	}
 	return version
 }
 
-// readerOfTerm is the first reader that knows of the rules of a holder with this version of the
+// ReaderOfTerm is the first reader that knows of the rules of a holder with this version of the
 // fold.
-func readerOfTerm(fold uint32) uint64 {
+func ReaderOfTerm(fold uint32) uint64 {
 	for _, known := range readersOfTerms {
 		if fold >= known.since {
 			return known.reader

@@ -226,31 +226,33 @@ func (c *claim) askedUnder() *fault {
 	return &fault{"I19", fmt.Sprintf("key %q, and not %q", want, k.Key)}
 }
 
-// excuse reports whether a call was right at a place after its holder's last message.
-func (l *Ledger) excuse(e ledger.Entry, commit []ledger.Entry) bool {
-	trial := l.late.trial()
-	for _, earlier := range l.behind {
-		if trial.calls(e, commit) {
+// isCalledRight reports whether nothing is wrong with the arguments of a call.
+func isCalledRight(c *claim) bool { return c.arguments() == nil }
+
+// isUnsendable reports whether a call about an action cannot be made: nothing makes its arguments of
+// what is recorded, they are no fact, or fit into no record.
+func (b *book) isUnsendable(p *plan, a *action) bool {
+	unmade := func(call *pb.Call) bool {
+		if call == nil {
+			return false
+		}
+		arguments, err := b.bound(p, a, call.Bindings)
+		return err != nil || len(arguments) > argumentsMax
+	}
+	undo := a.compensation
+	if a.makesFact() {
+		arguments, err := b.bound(p, a, undo.GetBindings())
+		if _, _, isFact := factOf(undo.GetCapability(), arguments); err == nil && !isFact {
 			return true
 		}
-		trial.foldAll(earlier)
 	}
-	return false
+	return unmade(&pb.Call{Bindings: undo.GetBindings()}) || unmade(undo.GetProbe().GetCall()) ||
+		unmade(undo.GetVerify().GetCall())
 }
 
-// calls reports whether a call would count here, with its arguments, after what comes
-// before it in its commit.
-func (b *book) calls(e ledger.Entry, commit []ledger.Entry) bool {
-	trial := b.trial()
-	for _, r := range commit {
-		if r.StampNs = 0; r.Address.Index == e.Address.Index {
-			c := trial.begin(r)
-			return c.arguments() == nil && trial.take(c).ok()
-		}
-		trial.fold(r)
-	}
-	return false
-}
+// argumentsMax is how many bytes of arguments fit into a record of a call for sure, beside what else
+// it says.
+const argumentsMax = ledger.CommitSizeMax - 8<<10
 
 // expression is a text of a record that someone will evaluate one day.
 type expression struct {

@@ -70,10 +70,17 @@ type claim struct {
 	fault  *fault  // what is wrong with the arguments of its call, once that was asked for
 	asked  bool    // that was asked for
 
-	of      *Ledger        // nil: the record is judged on trial
-	commit  []ledger.Entry // the records of its message
-	raced   bool           // its holder may have decided from what is not so
-	excused func() bool    // a call was right where its holder had read to
+	of     *Ledger        // nil: the record is judged on trial
+	commit []ledger.Entry // the records of its message
+	raced  bool           // its holder may have decided from what is not so
+	// excused reports whether the record was right, as a function says, where its holder had read to:
+	// others have written since. nil: the record is judged on trial.
+	excused func(right func(*claim) bool) bool
+}
+
+// isExcused asks that.
+func (c *claim) isExcused(right func(*claim) bool) bool {
+	return c.excused != nil && c.excused(right)
 }
 
 // Dispositions of records.

@@ -94,6 +94,7 @@ var clauseCases = []struct {
 	{"I17.effectless", registers, func(s *scene) { s.record.GetForwardRegistered().Class = pb.Class_CLASS_EFFECTLESS }},
 	{"I17.late", registers, func(s *scene) { s.record.GetForwardRegistered().Late = pb.Late_LATE_REFUSED }},
 	{"I26.begins", begins, func(s *scene) { s.record.Term = 1 }},
+	{"I26.rules", begins, func(s *scene) { s.l.book.rules = ledger.AnytimeSince }},
 	{"I26.term", skips, func(s *scene) { s.record.Term = 2 }},
 	{"I26.order", skips, func(s *scene) { s.l.log.terms = 2 }},
 	{"I5.decided", skips, func(s *scene) { s.record.Folded, s.l.book.decidedAt = 3, 4 }},
@@ -518,10 +519,11 @@ var clauseCases = []struct {
 	{"I23.state", quarantines, func(s *scene) { s.a.undo = dispatched }},
 	{"I23.changed", quarantines, func(s *scene) { s.record.GetActionQuarantined().Changed = true }},
 	{"I23.changed", quarantines, func(s *scene) { s.a.change = pb.Change_CHANGE_FOREIGN }},
-	{"I23.tries", quarantines, func(s *scene) {
-		s.a.failedForNow, s.a.attempt = true, 1
-		s.record.GetActionQuarantined().Reason = "undo failed: later"
+	{"I23.ground", quarantines, func(s *scene) {
+		s.a.undo, s.a.failedForNow, s.a.attempt = waiting, true, 1
+		s.record.GetActionQuarantined().Reason = "gave up"
 	}},
+	{"I23.ground", quarantines, func(s *scene) { s.a.undo = owed }},
 	{"I18.skip", skips, func(s *scene) { s.a.reported = &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE} }},
 	{"I18.quarantine", quarantines, func(s *scene) {
 		s.a.undo, s.a.reported = owed, &pb.CompensationReported{Answer: pb.Answer_ANSWER_DONE}

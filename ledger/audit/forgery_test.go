@@ -577,7 +577,7 @@ var forgeries = append([]forgery{
 		s.now += 2 * second
 		s.write(sensor, asserted("k", `1`))
 	}, true},
-}, slices.Concat(tenantForgeries, wordForgeries, heldForgeries, lastForgeries,
+}, slices.Concat(tenantForgeries, wordForgeries, heldForgeries, lastForgeries, groundForgeries,
 	partForgeries, stagedForgeries, prefixForgeries)...)
 
 // TestEveryForgeryIsFound: each ledger breaks one rule, and the audit names it and the

@@ -249,13 +249,24 @@ var counted = []clause{
 
 // recordChapters are those of kinds that are about no plan.
 var recordChapters = map[string]*chapter{
-	"term_started": {collect: func(b *book, c *claim) {
-		k := c.Record.GetTermStarted()
-		b.term, b.holder, b.rules = c.Record.Term, k.Holder, k.FoldVersion
-		if k.Tenant != nil {
-			b.may = k.Tenant
-		}
-	}},
+	"term_started": {
+		content: []clause{{"I26.rules",
+			"A holder knows all rules that a holder before it has decided by: one that does not halts, " +
+				"and begins no term.",
+			func(c *claim) judgement {
+				k := c.Record.GetTermStarted()
+				return unless(ledger.ReaderOfTerm(k.FoldVersion) >= ledger.ReaderOfTerm(c.b.rules),
+					"fold_version %d or one that reads all that it has decided, and not %d", c.b.rules,
+					k.FoldVersion)
+			}}},
+		collect: func(b *book, c *claim) {
+			k := c.Record.GetTermStarted()
+			b.term, b.holder, b.rules = c.Record.Term, k.Holder, k.FoldVersion
+			if k.Tenant != nil {
+				b.may = k.Tenant
+			}
+		},
+	},
 	"ledger_repaired": {
 		counts: []clause{{"I1.repair",
 			"A repair says how many messages and records it found, and comes next.",

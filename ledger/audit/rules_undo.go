@@ -3,7 +3,6 @@ package audit
 import (
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -275,7 +274,7 @@ var callContent = []clause{
 func (c *claim) argued(rule string) judgement {
 	f := c.arguments()
 	switch {
-	case f == nil || f.rule != rule || c.excused != nil && c.excused():
+	case f == nil || f.rule != rule || c.isExcused(isCalledRight):
 		return judgement{}
 	}
 	return breaks("%s", f.right)
@@ -406,14 +405,17 @@ var quarantineClauses = []clause{
 }
 
 var quarantineContent = []clause{
-	{"I23.tries", "No undo is given up for a failure while its contract allows another attempt.",
+	{"I23.ground", "What is its owner's is so by the records, whatever reason is given: it is not undone " +
+		"without its owner, has no attempt left, or a call about it cannot be made.",
 		func(c *claim) judgement {
-			a, k := c.a, c.Record.GetActionQuarantined()
-			failure := strings.Contains(k.Reason, a.compensation.GetCapability()+" failed: ")
-			return unless(!failure || !a.failedForNow || a.noTriesLeft(),
-				"another attempt of action %s, after %d of %d", a.id, a.attempt-a.attemptsFrom,
-				triesOf(a.compensation))
+			return unless(hasGround(c) || c.isExcused(hasGround), "%s action %s, after %d of %d attempts",
+				c.b.next(c.p, c.a), c.a.id, c.a.attempt-c.a.attemptsFrom, triesOf(c.a.compensation))
 		}},
+}
+
+// hasGround reports whether an action that is quarantined is its owner's.
+func hasGround(c *claim) bool {
+	return c.a.undo == exhausted || c.b.next(c.p, c.a) == doQuarantine || c.b.isUnsendable(c.p, c.a)
 }
 
 // madeClauses are asked of a fact that an undo makes.
