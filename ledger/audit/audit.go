@@ -19,6 +19,7 @@ type Violation struct {
 	Plan    string      `json:"plan,omitempty"`
 	Action  string      `json:"action,omitempty"`
 	Problem string      `json:"problem"` // what would have been right
+	Idle    bool        `json:"-"`       // nothing that follows rests on the record
 }
 
 // Entry says what became of one record in the fold.
@@ -167,6 +168,9 @@ func (l *Ledger) judge(e ledger.Entry, commit []ledger.Entry) (v verdict, found 
 			c.raced = l.raced(c.p, c.Record)
 			c.excused = func(right func(*claim) bool) bool { return l.excuse(e, commit, right) }
 			found = append(found, judged(of.content, c)...)
+		}
+		for i := range found {
+			found[i].Idle = of.collect == nil
 		}
 		if e.Source.Class == ledger.ClassExecutor {
 			l.log.terms = e.Record.Term

@@ -24,9 +24,15 @@ func (k *clause) rule() string {
 
 // chapter is what is asked of the records of one kind, in this order.
 type chapter struct {
-	counts  []clause // a record that breaks one changes nothing
-	content []clause // one that breaks one counts all the same, and is a violation
-	collect func(b *book, c *claim)
+	counts  []clause                // a record that breaks one changes nothing
+	content []clause                // one that breaks one counts all the same, and is a violation
+	collect func(b *book, c *claim) // nil: nothing rests on a record of the kind
+}
+
+func (of *chapter) collects(b *book, c *claim) {
+	if of.collect != nil {
+		of.collect(b, c)
+	}
 }
 
 // judgement is the answer of a clause.
@@ -161,11 +167,11 @@ func (b *book) collect(of *chapter, c *claim, v verdict) {
 	switch {
 	case v.ok() && c.Source.Class == ledger.ClassAgent && c.p != nil && c.p.agent == c.Source.Name:
 		c.p.isActive(b.now)
-		of.collect(b, c)
+		of.collects(b, c)
 		lookIdling(b, c.p)
 		c.keepsID()
 	case v.ok():
-		of.collect(b, c)
+		of.collects(b, c)
 		c.keepsID()
 	case v.kind == Refused:
 		b.addFailedPlan(c.Entry)

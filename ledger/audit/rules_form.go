@@ -276,7 +276,6 @@ var recordChapters = map[string]*chapter{
 					"it repairs up to sequence %d with %d records, and before it are %d with %d",
 					k.Through, k.Size, c.Address.Sequence-1, c.b.records-1)
 			}}},
-		collect: nothing,
 	},
 	"record_refused": {
 		content: []clause{{"I6.refused",
@@ -287,12 +286,11 @@ var recordChapters = map[string]*chapter{
 				return unless(refused, "a refused record, and %d.%d %s", k.Sequence, k.Index,
 					map[bool]string{true: "was not refused", false: "is none"}[known])
 			}}},
-		collect: nothing,
 	},
 	"checkpoint_signed": {counts: checkpointClauses, collect: noteCheckpoint},
 	"key_rotated":       {counts: rotationClauses, collect: noteRotation},
 	"tenant_changed":    {counts: tenantClauses, collect: noteTenant},
-	"clock_confirmed":   {collect: nothing},
+	"clock_confirmed":   {},
 	"contract_published": {
 		counts: []clause{{"I5.contract", "A revision of a contract is published once.",
 			func(c *claim) judgement {
@@ -306,8 +304,6 @@ var recordChapters = map[string]*chapter{
 		},
 	},
 }
-
-func nothing(*book, *claim) {}
 
 // copyIf finds a copy.
 func copyIf(same bool) judgement {

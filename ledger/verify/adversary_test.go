@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -209,6 +210,34 @@ func TestEveryLieIsNamed(t *testing.T) {
 				t.Fatalf("the forger's signature is good, and covers %d of %d", r.Signed.Size, r.Size)
 			}
 		})
+	}
+}
+
+// TestAClockThatIsAheadIsTold: what is due by time is due by the clock of the holder, of which nothing
+// but the stamps says whether it was right.
+func TestAClockThatIsAheadIsTold(t *testing.T) {
+	for ahead, verdict := range map[time.Duration]string{
+		time.Minute: verify.Proven, time.Minute + time.Second: verify.CannotTell, 40 * 24 * time.Hour: verify.CannotTell,
+	} {
+		f := forge(t, "cancelled")
+		at := slices.IndexFunc(f.log, func(c *commit) bool {
+			return c.records[0].GetUnwindStarted() != nil ||
+				c.records[0].GetLeaseFired() != nil
+		})
+		for _, c := range f.log[at:] {
+			for _, r := range c.records {
+				if r.EpochNs != 0 {
+					r.EpochNs = f.log[at].message.StampNs + int64(ahead)
+				}
+			}
+		}
+		key := newSigner(t, "t", 1)
+		leaves := leavesOf(t, f.messages())
+		r := checked(t, packed(t, leaves, key.sign(t, head(leaves))), verify.Options{Keys: []string{key.key}})
+		if r.Verdict != verdict || verdict != verify.Proven && (r.Doubts[0].About != "the clock" ||
+			r.Doubts[0].Sequence != uint64(at+1) || !strings.Contains(r.Doubts[0].Why, ahead.String())) {
+			t.Errorf("%v ahead: %s, %s", ahead, r.Verdict, told(r))
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/audit"
@@ -29,6 +30,9 @@ type Options struct {
 	Memory audit.Memory
 }
 
+// clockAheadMax is by how much, in ns, the clock of a holder may be ahead of those of its servers.
+const clockAheadMax = int64(time.Minute)
+
 // check is one run.
 type check struct {
 	options Options
@@ -39,11 +43,14 @@ type check struct {
 	rules   *audit.Ledger // nil: they cannot be told
 	before  *ledger.Checkpoint
 	message shown
-	lastNs  int64 // stamp of the last record that is shown
-	size    int   // bytes of message
-	lost    bool  // of a part: something could not be told, and what follows rests on it
-	windows bool  // of a part: an undo window is in it, and the time of withheld records moves it
-	facts   bool  // an undo takes facts
+	lastNs  int64  // stamp of the last record that is shown
+	size    int    // bytes of message
+	stampNs int64  // the latest stamp so far
+	aheadNs int64  // by so much, at most, a holder has decided at a later instant than that
+	aheadAt uint64 // the sequence of that decision
+	lost    bool   // of a part: something could not be told, and what follows rests on it
+	windows bool   // of a part: an undo window is in it, and the time of withheld records moves it
+	facts   bool   // an undo takes facts
 	ended   bool
 	told    []ledger.Told // what was asked for
 	found   bool          // some of it is told: of the action, where one was named
@@ -270,10 +277,14 @@ func (c *check) fold(m ledger.Message, entries []ledger.Entry) {
 		}
 	}
 	c.tell(entries, verdicts)
+	c.stampNs = max(c.stampNs, m.StampNs)
 	for i, e := range entries {
 		if e.Err != nil || e.Source.Class != ledger.ClassExecutor || verdicts != nil &&
 			verdicts[i].Verdict != audit.Effective {
 			continue
+		}
+		if ahead := e.Record.EpochNs - c.stampNs; ahead > c.aheadNs {
+			c.aheadNs, c.aheadAt = ahead, m.Sequence
 		}
 		switch k := e.Record.Kind.(type) {
 		case *pb.Record_CheckpointSigned:
@@ -342,8 +353,8 @@ func (c *check) violation(v audit.Violation) {
 		c.report.violated(v)
 		return
 	}
-	c.lost = true
-	c.report.doubt("rule "+v.Rule, v.Address.GetSequence(),
+	c.lost = c.lost || !v.Idle
+	c.report.doubt(ruleDoubt+v.Rule, v.Address.GetSequence(),
 		"%s; with the records that are withheld it may be right", v.Problem)
 }
 
@@ -415,6 +426,11 @@ func (c *check) endRules() {
 		return
 	}
 	r.RulesRun = true
+	if r.Holds == bundle.Whole && c.aheadNs > clockAheadMax {
+		r.doubt("the clock", c.aheadAt,
+			"a holder has decided by a clock that was %v ahead of all stamps: what is due by time may "+
+				"have been done that much too early", time.Duration(c.aheadNs).Round(time.Second))
+	}
 	if r.Holds == bundle.Plan {
 		r.doubt("the plan", 0,
 			"whether more of its records are among the %d that are withheld, and what rests on "+
@@ -435,7 +451,7 @@ func (c *check) endRules() {
 			if c.options.AtRest && c.ended {
 				r.violated(v)
 			} else {
-				r.doubt("rule "+v.Rule, v.Address.GetSequence(),
+				r.doubt(ruleDoubt+v.Rule, v.Address.GetSequence(),
 					"plan %s: %s; it may have been under way when the bundle was made (--at-rest "+
 						"says that nothing was)", v.Plan, v.Problem)
 			}

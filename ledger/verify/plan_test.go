@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/bundle"
 	"github.com/sagenbaum/sagenbaum/ledger/verify"
@@ -188,6 +190,28 @@ func TestALieIsSeenInABundleOfOnePlan(t *testing.T) {
 	}
 	if seen < 15 {
 		t.Fatalf("%d lies are seen", seen)
+	}
+}
+
+// TestALieHidesNothingBesideIt: a record on which nothing rests, and that may be right with what is
+// withheld, leaves a lie beside it what it is.
+func TestALieHidesNothingBesideIt(t *testing.T) {
+	refused := &pb.Record{Plan: "p", Term: 1, EpochNs: forge(t, "S100-1").record(10, 0).EpochNs,
+		Kind: &pb.Record_RecordRefused{RecordRefused: &pb.RecordRefused{Sequence: 3, Reason: "no"}}}
+	f := forge(t, "S100-1")
+	f.at(10).records[2], f.at(11).records[2] = f.record(11, 2), f.record(10, 2) // the wrong order
+	f.insert(10, f.at(10).message.Subject, proto.CloneOf(refused))
+	data, _, key := selected(t, f.messages(), "p")
+	r := checked(t, data, verify.Options{Keys: []string{key.key}})
+	if r.Verdict != verify.Found || r.Findings[0].Rule != "I21" {
+		t.Errorf("%s: %+v, %+v", r.Verdict, r.Findings, r.Doubts)
+	}
+	f = forge(t, "S100-1")
+	f.insert(10, f.at(10).message.Subject, proto.CloneOf(refused))
+	data, _, key = selected(t, f.messages(), "p")
+	if r := checked(t, data, verify.Options{Keys: []string{key.key}}); !strings.Contains(r.Text("b"),
+		"CANNOT TELL: rules may be broken") {
+		t.Errorf("a rule that may be broken is not in the verdict:\n%s", r.Text("b"))
 	}
 }
 

@@ -37,6 +37,9 @@ type Finding struct {
 	Problem  string `json:"problem"`
 }
 
+// ruleDoubt begins what a doubt is about that is of a rule.
+const ruleDoubt = "rule "
+
 // Doubt is something that cannot be told, and why.
 type Doubt struct {
 	About    string `json:"about"`

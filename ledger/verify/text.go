@@ -195,10 +195,11 @@ func verdict(r *Report) string {
 	case Found:
 		return fmt.Sprintf("FINDINGS: %d; the first breaks %s", uint64(len(r.Findings))+r.More,
 			place(r.Findings[0]))
-	default:
-		return "CANNOT TELL: nothing is wrong in what is here, and what is listed as untold is " +
-			"not proven"
 	}
+	if slices.ContainsFunc(r.Doubts, isOfRule) {
+		return "CANNOT TELL: rules may be broken, and what is listed as untold is not proven"
+	}
+	return "CANNOT TELL: nothing is wrong in what is here, and what is listed as untold is not proven"
 }
 
 // findings writes what was found; what a clause says it writes once.
@@ -213,3 +214,6 @@ func findings(r *Report, line func(name, format string, a ...any)) {
 		}
 	}
 }
+
+// isOfRule reports whether a doubt is of a rule that may be broken.
+func isOfRule(d Doubt) bool { return strings.HasPrefix(d.About, ruleDoubt) }
