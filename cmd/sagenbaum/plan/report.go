@@ -13,6 +13,7 @@ import (
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 )
 
 // reporting is what `plan report` was told of an effect.
@@ -100,6 +101,9 @@ func reportEffect(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action
 	if action, err = actionOf(plan, action); err != nil {
 		return err
 	}
+	if err := v.saysAgain(plan, action); err != nil {
+		return err
+	}
 	record := &pb.Record{Plan: id, Action: action,
 		Kind: &pb.Record_EffectReported{EffectReported: &pb.EffectReported{ExternalRef: v.ref,
 			Duplicates: v.duplicates, Reason: v.reason, Actor: v.actor}}}
@@ -126,6 +130,27 @@ func reportEffect(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action
 		fmt.Fprintf(cmd.OutOrStdout(), text, cli.Printable(action), cli.Printable(id),
 			cli.Printable(v.actor), result.Record)
 	}), result.Proposal != "")
+}
+
+// saysAgain refuses a report that says again what is known of an effect whose undo is over: the log
+// takes it for a copy of the earlier one, and nothing follows.
+func (v reporting) saysAgain(plan api.Plan, action string) error {
+	if v.ref != "" || len(v.duplicates) > 0 || v.output != "" {
+		return nil
+	}
+	of, err := render.FindAction(plan, action)
+	if err != nil || of.Outcome != "completed" {
+		return err
+	}
+	for _, duty := range plan.Actions {
+		if duty.DutyOf == action && duty.Settled != "" {
+			return cli.Fail(cli.ExitConflict, "sagenbaum plan why "+plan.Plan+" "+duty.Action+
+				"; an effect that is there all the same is undone by hand", "nothing would follow: the "+
+				"effect of action %s was reported before, and action %s, which is its undo, is %s",
+				action, duty.Action, duty.Undo)
+		}
+	}
+	return nil
 }
 
 // waiting is the proposal that a report is, or "": it counts.
