@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cmdtest"
+	"github.com/sagenbaum/sagenbaum/ledger/verify"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -78,6 +79,13 @@ func TestADamagedLedgerIsSeenAndRepairedFromTheCommandLine(t *testing.T) {
 		t.Errorf("ledger tail:\n%s%s", tail.Stdout, tail.Stderr)
 	}
 	s.Ask(t, "default", "ledger", "scrub").Wants(t, "ledger scrub", cli.ExitGood)
+	file := filepath.Join(t.TempDir(), "bundle")
+	s.Ask(t, "default", "ledger", "export", "-f", file).Wants(t, "ledger export", cli.ExitGood)
+	key := cmdtest.Decoded[api.Status](t, s.Ask(t, "default", "status", "-o", "json")).Checkpoint.Key
+	if r := cmdtest.CheckedFile(t, file, verify.Options{Keys: []string{key}}); r.Verdict != verify.Proven ||
+		len(r.Repairs) != 1 || r.Repairs[0].Lost != "none" {
+		t.Errorf("a bundle of a repaired ledger:\n%s", r.Text("bundle"))
+	}
 	ask.Content(t)
 	s.End(t)
 }

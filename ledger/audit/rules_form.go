@@ -269,7 +269,7 @@ var recordChapters = map[string]*chapter{
 	},
 	"ledger_repaired": {
 		counts: []clause{{"I1.repair",
-			"A repair says how many messages and records it found, and comes next.",
+			"A repair says how many messages and records it found, and their root, and comes next.",
 			func(c *claim) judgement {
 				k := c.Record.GetLedgerRepaired()
 				return unless(k.Through+1 == c.Address.Sequence && k.Size+1 == c.b.records,

@@ -294,7 +294,7 @@ func (c *check) fold(m ledger.Message, entries []ledger.Entry) {
 		case *pb.Record_KeyRotated:
 			c.rotated(k.KeyRotated, m.Sequence)
 		case *pb.Record_LedgerRepaired:
-			c.report.repaired(m.Sequence, k.LedgerRepaired)
+			c.repaired(e.Address, k.LedgerRepaired)
 		}
 	}
 }

@@ -98,11 +98,15 @@ type Kept struct {
 	Holds bool   `json:"holds"` // the ledger is the one that it is of, grown
 }
 
-// Repair is a repair that the ledger tells of.
+// Repair is a repair that the ledger tells of. What it lists are sequences of the stream before it,
+// as in "8, 10-12", or "none".
 type Repair struct {
 	Sequence uint64 `json:"sequence"`
 	Reason   string `json:"reason"`
 	Actor    string `json:"actor"`
+	Lost     string `json:"lost"`    // could not be read
+	Carried  string `json:"carried"` // appended again after the repair, with new addresses
+	Dropped  string `json:"dropped"` // could be read, and were not appended
 }
 
 // Erased is a plan whose sealed values no one can read any more: what was in them is not
@@ -143,7 +147,11 @@ func (r *Report) repaired(sequence uint64, k *pb.LedgerRepaired) {
 		r.MoreRepair++
 		return
 	}
-	r.Repairs = append(r.Repairs, Repair{sequence, ledger.Text(k.Reason), k.Actor})
+	r.Repairs = append(r.Repairs, Repair{
+		Sequence: sequence, Reason: ledger.Text(k.Reason), Actor: k.Actor,
+		Lost: ledger.FormatRanges(k.Lost), Carried: ledger.FormatRanges(k.Carried),
+		Dropped: ledger.FormatRanges(k.Dropped),
+	})
 }
 
 // erase notes an erasure in its place. Of more than FindingsMax those stay that stand

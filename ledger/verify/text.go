@@ -39,6 +39,7 @@ func (r *Report) Text(file string) string {
 	}
 	for _, p := range r.Repairs {
 		line("repaired", "at sequence %d by %s: %s", p.Sequence, p.Actor, p.Reason)
+		line("", "lost %s; carried %s; dropped %s", p.Lost, p.Carried, p.Dropped)
 	}
 	if r.MoreRepair > 0 {
 		line("", "and %d more", r.MoreRepair)
