@@ -12,7 +12,7 @@ import (
 )
 
 // keep writes the checkpoint that the next check begins with: never one that does not go on from
-// the one that this check began with, which would forget records that were kept.
+// those that this check began with, which would forget records that were kept.
 func keep(file string, r *verify.Report, told io.Writer) error {
 	switch {
 	case file == "" || r.Verdict == verify.Found:
@@ -23,10 +23,15 @@ func keep(file string, r *verify.Report, told io.Writer) error {
 		return fmt.Errorf("no checkpoint was kept: it is not shown that the last one that holds, of "+
 			"%d records, goes on from the one of --before, of %d", r.Signed.Size, r.Kept.Size)
 	}
-	if had, newer := newerAt(file, r); newer {
+	had, newer := newerAt(file, r)
+	switch {
+	case newer:
 		fmt.Fprintf(told, "sagenbaum-verify: no checkpoint was kept: %s has one of %d records, and "+
 			"this bundle's last one has %d\n", verify.Printable(file), had, r.Signed.Size)
 		return nil
+	case r.Keep != nil && !r.Keep.Holds:
+		return fmt.Errorf("no checkpoint was kept: it is not shown that the last one that holds, of "+
+			"%d records, goes on from the one in %s, of %d", r.Signed.Size, file, r.Keep.Size)
 	}
 	if err := replace(file, r.Signed.Note); err != nil {
 		return fmt.Errorf("cannot keep the checkpoint: %w", err)
@@ -34,18 +39,23 @@ func keep(file string, r *verify.Report, told io.Writer) error {
 	return nil
 }
 
+// keptIn is what is in the file that a checkpoint is kept in. One that is not there has nothing, and
+// one that is no regular file is only written to.
+func keptIn(file string) (string, error) {
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	return string(text), err
+}
+
 // newerAt reports whether a file has a checkpoint of the same ledger and of more records, which an
 // older bundle must not move back.
 func newerAt(file string, r *verify.Report) (size uint64, newer bool) {
-	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-		return 0, false
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0, false
-	}
-	had, ok := verify.Claimed(string(text))
-	return had.Size, ok && had.Origin == ledger.Origin(r.Tenant) && had.Size > r.Signed.Size
+	text, err := keptIn(file)
+	had, ok := verify.Claimed(text)
+	return had.Size, err == nil && ok && had.Origin == ledger.Origin(r.Tenant) &&
+		had.Size > r.Signed.Size
 }
 
 // replace writes a file as a whole or not at all, where a link points. What is no regular file is

@@ -36,9 +36,10 @@ Checks a bundle that "sagenbaum ledger export" has written, offline.
                more than one where the ledger says that a key was lost
   --before F   a signed checkpoint that was kept from before: the ledger must have grown
                from it
-  --keep F     write the last checkpoint that holds to a file, for --before next time; not
-               where something is found, where it does not go on from that of --before, or
-               where the file has one of more records
+  --keep F     write the last checkpoint that holds to a file, for the next time. One of this
+               ledger that is there already is held against the bundle as that of --before
+               is. It stays where something is found, where the new one does not go on from
+               it or from that of --before, or where it has more records
   --at-rest    nothing was under way when the bundle was made: what is owed is missing
   --why PLAN   also print the records of a plan, or with PLAN/ACTION of one action of it:
                cause, lease with what it read, decision, command, outcome
@@ -179,6 +180,10 @@ func (c command) check(stdin io.Reader) (*verify.Report, error) {
 		if o.Before = string(note); strings.TrimSpace(o.Before) == "" {
 			return nil, fmt.Errorf("cannot read the checkpoint from before: %s is empty", c.before)
 		}
+	}
+	var err error
+	if o.Keep, err = keptIn(c.keep); err != nil {
+		return nil, fmt.Errorf("cannot read the checkpoint that is kept already: %w", err)
 	}
 	in := stdin
 	if c.bundle != "-" {

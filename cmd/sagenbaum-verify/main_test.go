@@ -26,6 +26,12 @@ import (
 // facts is a bundle of a ledger of n facts, signed, with its key.
 func facts(t testing.TB, n int) (data []byte, key, checkpoint string) {
 	t.Helper()
+	return factsAfter(t, n, 0)
+}
+
+// factsAfter is facts whose first one has another stamp.
+func factsAfter(t testing.TB, n int, stamp int64) (data []byte, key, checkpoint string) {
+	t.Helper()
 	secret, public, err := note.GenerateKey(bytes.NewReader(make([]byte, 64)), ledger.Origin("t"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +47,7 @@ func facts(t testing.TB, n int) (data []byte, key, checkpoint string) {
 	}
 	var tree bundle.Tree
 	for i := range n {
-		m := ledger.Message{Sequence: uint64(i + 1), StampNs: int64(i), Subject: "saga.t.fact.s",
+		m := ledger.Message{Sequence: uint64(i + 1), StampNs: max(stamp, int64(i)), Subject: "saga.t.fact.s",
 			Data: []byte{8, 1, 18, 0}}
 		leaf := ledger.AppendLeaf(nil, "t", m, 0, 1, 1, nil)
 		tree.Append(ledger.LeafHash(leaf))
@@ -134,76 +140,6 @@ func TestTheExitCodeSaysWhatIsProven(t *testing.T) {
 	}
 	if got := verify.Printable("a\x1b[2J\u202eb\xff"); got != `a\x1b[2J\u202eb`+"\ufffd" {
 		t.Fatalf("a bundle may steer a terminal: %q", got)
-	}
-}
-
-// TestACheckpointIsKeptForTheNextTime, and not one of a ledger in which something is wrong.
-func TestACheckpointIsKeptForTheNextTime(t *testing.T) {
-	data, key, _ := facts(t, 400)
-	smaller, _, _ := facts(t, 300)
-	longer, _, _ := facts(t, 500)
-	file := put(t, "b", data)
-	kept := filepath.Join(t.TempDir(), "kept")
-	other := put(t, "other", []byte(ledger.Checkpoint{Origin: ledger.Origin("u"), Size: 900}.Text()+"\n— u x\n"))
-	for _, c := range []struct {
-		name string
-		args []string
-		exit int
-		want string
-	}{
-		{"nothing to keep", []string{file, "--keep", kept}, 2, "none was verified"},
-		{"kept", []string{file, "--key", key, "--keep", kept}, 0, "PROVEN"},
-		{"with what was kept", []string{file, "--key", key, "--before", kept}, 0, "400 records of the checkpoint"},
-		{"a smaller one", []string{put(t, "s", smaller), "--key", key, "--before", kept, "--keep", kept}, 1,
-			"truncated"},
-		{"one that is cut off",
-			[]string{put(t, "c", smaller[:len(smaller)-3]), "--key", key, "--before", kept, "--keep", kept}, 2,
-			"of 300 records, goes on from the one of --before, of 400"},
-		{"with what is still kept", []string{file, "--key", key, "--before", kept}, 0, "400 records of the checkpoint"},
-		{"a longer one", []string{put(t, "l", longer), "--key", key, "--before", kept, "--keep", kept}, 0, "PROVEN"},
-		{"which is kept", []string{put(t, "l", longer), "--key", key, "--before", kept}, 0, "500 records of the checkpoint"},
-		{"an older bundle", []string{put(t, "o", smaller), "--key", key, "--keep", kept}, 0,
-			"no checkpoint was kept: " + kept + " has one of 500 records, and this bundle's last one has 300"},
-		{"which changes nothing", []string{put(t, "l", longer), "--key", key, "--before", kept}, 0,
-			"500 records of the checkpoint"},
-		{"where another ledger's is", []string{file, "--key", key, "--keep", other}, 0, "PROVEN"},
-		{"which is replaced", []string{file, "--key", key, "--before", other}, 0, "400 records of the checkpoint"},
-		{"to no regular file", []string{file, "--key", key, "--keep", os.DevNull}, 0, "PROVEN"},
-		{"kept nowhere", []string{file, "--key", key, "--keep", filepath.Join(kept, "x")}, 2, "cannot keep"},
-	} {
-		var stdout, stderr bytes.Buffer
-		if exit := run(c.args, nil, &stdout, &stderr); exit != c.exit ||
-			!strings.Contains(stdout.String()+stderr.String(), c.want) {
-			t.Fatalf("%s: exit %d, want %d with %q:\n%s%s", c.name, exit, c.exit, c.want, &stdout, &stderr)
-		}
-	}
-	if left, err := os.ReadDir(filepath.Dir(kept)); err != nil || len(left) != 1 {
-		t.Fatalf("beside what is kept: %v %v", left, err)
-	}
-}
-
-// TestACheckpointIsKeptWhereALinkPoints: the link stays.
-func TestACheckpointIsKeptWhereALinkPoints(t *testing.T) {
-	data, key, checkpoint := facts(t, 40)
-	kept, link := put(t, "kept", []byte("old")), filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(kept, link); err != nil {
-		t.Skip("no links here: ", err)
-	}
-	var out bytes.Buffer
-	if exit := run([]string{put(t, "b", data), "--key", key, "--keep", link}, nil, &out, &out); exit != 0 {
-		t.Fatal(exit, &out)
-	}
-	if got, err := os.ReadFile(kept); err != nil || string(got) != checkpoint {
-		t.Fatalf("%v: %s", err, got)
-	}
-	if to, err := os.Readlink(link); err != nil || to != kept {
-		t.Fatal("the link is no more: ", to, err)
-	}
-	if err := os.Remove(kept); err != nil {
-		t.Fatal(err)
-	}
-	if exit := run([]string{put(t, "b", data), "--key", key, "--keep", link}, nil, &out, &out); exit != 2 {
-		t.Fatal("to where a link points to nothing: ", exit, &out)
 	}
 }
 

@@ -20,6 +20,9 @@ type Options struct {
 	Keys []string
 	// Before is a signed checkpoint that was kept from before; empty: none.
 	Before string
+	// Keep is what is in the file that the next checkpoint is kept in; empty: nothing. A checkpoint
+	// of this ledger there is held against the bundle as that of Before is, where it is no longer.
+	Keep string
 	// AtRest says that nothing was under way when the bundle was made, so that what is
 	// owed at its end is missing.
 	AtRest bool
@@ -41,7 +44,7 @@ type check struct {
 	past    past
 	keys    *keys
 	rules   *audit.Ledger // nil: they cannot be told
-	before  *ledger.Checkpoint
+	anchors []anchor      // that the tree has not come to yet
 	message shown
 	lastNs  int64  // stamp of the last record that is shown
 	size    int    // bytes of message
@@ -117,41 +120,7 @@ func (c *check) begin(h bundle.Header) error {
 	if c.keys, err = newKeys(h.Tenant, c.options.Keys); err != nil {
 		return err
 	}
-	if c.options.Before == "" {
-		return nil
-	}
-	claimed, ok := Claimed(c.options.Before)
-	if !ok {
-		return ledger.Refuse("before", "it is no signed checkpoint",
-			"the file checkpoint of a host, or of an earlier export")
-	}
-	// Whoever kept it trusts it: its signature is looked at, and by which key it is told.
-	head, _, _, err := c.keys.open(c.options.Before, claimed.Size)
-	if err != nil {
-		return err
-	}
-	if head.Origin != ledger.Origin(h.Tenant) {
-		return ledger.Refuse("before", fmt.Sprintf("a checkpoint of %.80q", head.Origin),
-			ledger.Origin(h.Tenant))
-	}
-	c.before, c.report.Kept = &head, &Kept{Size: head.Size}
-	c.reached()
-	return nil
-}
-
-// reached holds the kept checkpoint against the tree when that has its size.
-func (c *check) reached() {
-	b := c.before
-	if b == nil || b.Size != c.tree.Size() {
-		return
-	}
-	if c.before = nil; c.tree.Root() == b.Root {
-		c.report.Kept.Holds = true
-		return
-	}
-	c.report.find(Finding{Rule: "I2", Sequence: 1, Through: max(c.report.Last, 1),
-		Problem: fmt.Sprintf("a fork: the first %d records are not those of the checkpoint that "+
-			"was kept from before", b.Size)})
+	return c.anchor()
 }
 
 func (c *check) item(item bundle.Item) {
@@ -381,18 +350,7 @@ func (c *check) end() {
 
 func (c *check) endBytes() {
 	r := c.report
-	switch b := c.before; {
-	case b != nil && b.Size > r.Size && c.ended:
-		r.find(Finding{Rule: "I2", Sequence: r.Last + 1,
-			Problem: fmt.Sprintf("truncated: it has %d records, and the checkpoint that was kept "+
-				"from before has %d", r.Size, b.Size)})
-	case b != nil && b.Size > r.Size:
-		r.doubt("the checkpoint from before", 0,
-			"it covers %d records, and the file is cut off after %d", b.Size, r.Size)
-	case b != nil:
-		r.doubt("the checkpoint from before", 0,
-			"its %d records end among those that are withheld; export with --before", b.Size)
-	}
+	c.endAnchors()
 	c.endKeys()
 	switch {
 	case len(c.options.Keys) == 0:

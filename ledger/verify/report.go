@@ -75,6 +75,7 @@ type Report struct {
 	WhyMore    uint64          `json:"more_why,omitempty"`
 	Signed     Signed          `json:"signed"`
 	Kept       *Kept           `json:"before,omitempty"`
+	Keep       *Kept           `json:"keep,omitempty"` // of Options.Keep, where it has no more records
 	Findings   []Finding       `json:"findings"`
 	More       uint64          `json:"more_findings,omitempty"`
 	Doubts     []Doubt         `json:"cannot_tell"`

@@ -28,7 +28,10 @@ func (r *Report) Text(file string) string {
 			line("key", "rotated %s", rotation)
 		}
 	}
-	if k := r.Kept; k != nil && k.Holds {
+	for _, k := range []*Kept{r.Kept, r.Keep} {
+		if k == nil || !k.Holds {
+			continue
+		}
 		line("before",
 			"the %d records of the checkpoint that was kept from before are the first of these",
 			k.Size)
