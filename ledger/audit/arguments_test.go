@@ -72,6 +72,43 @@ func TestArgumentsAreComparedByValue(t *testing.T) {
 	}
 }
 
+// TestAnArgumentThatIsGivenTwiceIsAnother, at any depth, where it was not recorded so: a worker may
+// take the one or the other.
+func TestAnArgumentThatIsGivenTwiceIsAnother(t *testing.T) {
+	for _, c := range []struct {
+		output, arguments string
+		right             bool
+	}{
+		{`{"n":1}`, `{"x":1}`, true},
+		{`{"n":1}`, `{"x":2,"x":1}`, false},
+		{`{"n":1}`, `{"x":1,"x":1}`, false},
+		{`{"n":1}`, `{"x":1,"\u0078":1}`, false},
+		{`{"n":{"a":1,"b":[{"c":2}]}}`, `{"x": {"b":[{"c":2}], "a":1}}`, true},
+		{`{"n":{"a":1,"b":[{"c":2}]}}`, `{"x":{"a":2,"a":1,"b":[{"c":2}]}}`, false},
+		{`{"n":{"a":1,"b":[{"c":2}]}}`, `{"x":{"a":1,"b":[{"c":3,"c":2}]}}`, false},
+		{`{"n":{"a":2,"a":1}}`, `{"x": {"a":2,"a":1}}`, true},
+		{`{"n":{"a":2,"a":1}}`, `{"x":{"a":1,"a":2}}`, false},
+		{`{"n":{"a":2,"a":1}}`, `{"x":{"a":1}}`, false},
+		{`{"n":2,"n":1}`, `{"x":1}`, true},
+		{`{"n":2,"n":1}`, `{"x":2}`, false},
+	} {
+		s := newScribe(t)
+		s.agent(opened(0))
+		done := completed("a")
+		done.Payload = &pb.Payload{Output: []byte(c.output)}
+		s.agent(append(pair("a", func(_ *pb.ForwardRegistered, k *pb.CompensationRegistered) {
+			k.Bindings = []*pb.Binding{{Name: "x", Expression: "output.n"}}
+		}), done)...)
+		s.agent(planFailed())
+		s.altered("a", c.arguments)
+		_, found := s.audited()
+		wrong := slices.ContainsFunc(found, func(v audit.Violation) bool { return v.Rule == "I30" })
+		if wrong == c.right || c.right && len(found) > 0 {
+			t.Errorf("%s of %s: %+v", c.arguments, c.output, found)
+		}
+	}
+}
+
 // TestArgumentsOfAReasonThatChanged: an undo is under way to the ledger with the reason of
 // a rewind when the whole plan is cancelled. Its holder had not read that; nothing is wrong.
 // A holder that had is wrong.
