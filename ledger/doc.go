@@ -85,7 +85,7 @@
 //
 //	"sagenbaum/bundle/v1\n"    20 bytes
 //
-// and goes on with frames. A frame is
+// with a higher number in a later format, and goes on with frames. A frame is
 //
 //	u8     type
 //	u32    length of the payload, at most 2 MiB + 4096

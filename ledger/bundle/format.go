@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
 )
 
 // Magic begins every bundle. Its number changes with the format.
 const Magic = "sagenbaum/bundle/v1\n"
+
+// laterMagic begins every bundle of a later format.
+var laterMagic = regexp.MustCompile(`^sagenbaum/bundle/v([2-9]\n|[1-9][0-9])`)
 
 // What a bundle holds.
 const (
@@ -78,6 +82,10 @@ type Node struct {
 // ErrCut says that a bundle ends before its end: what came was right, and more is
 // missing.
 var ErrCut = errors.New("the bundle is cut off: it has no end")
+
+// ErrLater says that a bundle is of a later format than this version reads.
+var ErrLater = errors.New("the bundle was made by a newer version, in a format that this one " +
+	"cannot read")
 
 // Malformed says that the bytes are no bundle.
 type Malformed struct {

@@ -51,7 +51,7 @@ type Reader struct {
 	err      error
 }
 
-// NewReader reads the beginning of a bundle. Errors: *Malformed, ErrCut, that of r.
+// NewReader reads the beginning of a bundle. Errors: *Malformed, ErrCut, ErrLater, that of r.
 func NewReader(r io.Reader) (*Reader, error) {
 	unpacker, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxMemory(rawMax),
@@ -63,6 +63,8 @@ func NewReader(r io.Reader) (*Reader, error) {
 	magic := make([]byte, len(Magic))
 	n, err := io.ReadFull(r, magic)
 	switch {
+	case laterMagic.Match(magic[:n]):
+		return nil, ErrLater
 	case !bytes.Equal(magic[:n], []byte(Magic)[:n]):
 		return nil, &Malformed{0, fmt.Sprintf("this is none, it does not begin with %q", Magic)}
 	case err != nil:

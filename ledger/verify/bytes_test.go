@@ -215,6 +215,9 @@ var tamperings = []struct {
 		}
 		return out.Bytes()
 	}},
+	{"a format that never was", "format", 1, func(k *kept) []byte {
+		return append([]byte("sagenbaum/bundle/v0\n"), k.packed(k.leaves)[20:]...)
+	}},
 	{"something behind its end", "format", 21, func(k *kept) []byte { return append(k.packed(k.leaves), 'R') }},
 }
 
@@ -266,6 +269,11 @@ func TestWhatIsNotProvenIsSaid(t *testing.T) {
 		{"the end of what was under way", packed(t, leaves[:18], key.sign(t, head(leaves[:18]))), given,
 			"still unwinds"},
 		{"a newer version", packed(t, newer), given, "nothing from here on is checked"},
+		{"a newer format", []byte("sagenbaum/bundle/v2\n" + string(whole[20:])), given, "a newer version"},
+		{"one much newer", []byte("sagenbaum/bundle/v10\nH"), given, "a newer version"},
+		{"nothing that is signed", packed(t, nil, key.sign(t, head(nil))), given, "it has no record"},
+		{"nothing that was nothing before", packed(t, nil, key.sign(t, head(nil))),
+			verify.Options{Keys: []string{key.key}, Before: key.sign(t, head(nil))}, "it has no record"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := checked(t, c.data, c.o)

@@ -96,6 +96,9 @@ func (c *check) malformed(err error) bool {
 	case errors.As(err, &bad):
 		c.report.find(Finding{Rule: RuleFormat, Sequence: c.report.Last + 1,
 			Problem: bad.Error() + "; nothing after it is read"})
+	case errors.Is(err, bundle.ErrLater):
+		c.report.doubt("the file", 0,
+			"it was made by a newer version, in a format that this one cannot read")
 	case errors.Is(err, bundle.ErrCut) && c.report.Tenant == "":
 		c.report.doubt("the file", 0, "it is cut off before anything is in it")
 	case errors.Is(err, bundle.ErrCut):
@@ -342,6 +345,9 @@ func (c *check) end() {
 	if c.options.Why != "" && !c.found {
 		r.doubt("why", 0, "no record of plan %s%s is shown", c.options.Why,
 			ofAction(c.options.WhyAction))
+	}
+	if r.Size == 0 && c.ended {
+		r.doubt("the ledger", 0, "it has no record, so that there is nothing to prove")
 	}
 	c.endBytes()
 	c.endRules()

@@ -98,7 +98,7 @@ func holds(r *Report) string {
 	case bundle.Plan:
 		return "plan " + r.Plan + " of tenant " + r.Tenant
 	default:
-		return "no bundle"
+		return "no bundle that can be read"
 	}
 }
 
