@@ -270,7 +270,7 @@ func isCalledRight(c *claim) bool { return c.arguments() == nil }
 
 // isUnsendable reports whether a call about an action cannot be made: nothing makes its arguments of
 // what is recorded, they are no fact, or fit into no record.
-func (b *book) isUnsendable(p *plan, a *action) bool {
+func isUnsendable(b *book, p *plan, a *action) bool {
 	unmade := func(call *pb.Call) bool {
 		if call == nil {
 			return false

@@ -242,33 +242,6 @@ func claimsOf(entries []ledger.Entry, lost []int) (claims []ledger.Entry) {
 	return claims
 }
 
-// excuse reports whether a record was right, as a function says, and would have counted at a place
-// after its holder's last message.
-func (l *Ledger) excuse(e ledger.Entry, commit []ledger.Entry, right func(*claim) bool) bool {
-	trial := l.late.trial()
-	for _, earlier := range l.behind {
-		if trial.wouldBe(e, commit, right) {
-			return true
-		}
-		trial.foldAll(earlier)
-	}
-	return false
-}
-
-// wouldBe reports whether a record would be right and count here, after what comes before it in its
-// commit.
-func (b *book) wouldBe(e ledger.Entry, commit []ledger.Entry, right func(*claim) bool) bool {
-	trial := b.trial()
-	for _, r := range commit {
-		if r.StampNs = 0; r.Address.Index == e.Address.Index {
-			c := trial.begin(r)
-			return right(c) && trial.take(c).ok()
-		}
-		trial.fold(r)
-	}
-	return false
-}
-
 func (b *book) foldAll(entries []ledger.Entry) {
 	for _, e := range entries {
 		b.fold(e)

@@ -300,6 +300,33 @@ func (l *Ledger) raced(p *plan, r *pb.Record) bool {
 			func(a *action) bool { return a.child != nil && l.raced(a.child, r) })
 }
 
+// excuse reports whether a record was right, as a function says, and would have counted at a place
+// after its holder's last message.
+func (l *Ledger) excuse(e ledger.Entry, commit []ledger.Entry, right func(*claim) bool) bool {
+	trial := l.late.trial()
+	for _, earlier := range l.behind {
+		if trial.wouldBe(e, commit, right) {
+			return true
+		}
+		trial.foldAll(earlier)
+	}
+	return false
+}
+
+// wouldBe reports whether a record would be right and count here, after what comes before it in its
+// commit.
+func (b *book) wouldBe(e ledger.Entry, commit []ledger.Entry, right func(*claim) bool) bool {
+	trial := b.trial()
+	for _, r := range commit {
+		if r.StampNs = 0; r.Address.Index == e.Address.Index {
+			c := trial.begin(r)
+			return right(c) && trial.take(c).ok()
+		}
+		trial.fold(r)
+	}
+	return false
+}
+
 // widens reports whether a record is a verdict that counts and has all of its plan undone.
 func (l *Ledger) widens(e ledger.Entry) bool {
 	k := e.Record.GetVerdictGiven()

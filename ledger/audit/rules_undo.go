@@ -405,17 +405,12 @@ var quarantineClauses = []clause{
 }
 
 var quarantineContent = []clause{
-	{"I23.ground", "What is its owner's is so by the records, whatever reason is given: it is not undone " +
-		"without its owner, has no attempt left, or a call about it cannot be made.",
+	{"I23.ground", "What is its owner's is so by the records, whatever reason is given: it is not " +
+		"undone without its owner, has no attempt left, or a call about it cannot be made.",
 		func(c *claim) judgement {
 			return unless(hasGround(c) || c.isExcused(hasGround), "%s action %s, after %d of %d attempts",
 				c.b.next(c.p, c.a), c.a.id, c.a.attempt-c.a.attemptsFrom, triesOf(c.a.compensation))
 		}},
-}
-
-// hasGround reports whether an action that is quarantined is its owner's.
-func hasGround(c *claim) bool {
-	return c.a.undo == exhausted || c.b.next(c.p, c.a) == doQuarantine || c.b.isUnsendable(c.p, c.a)
 }
 
 // madeClauses are asked of a fact that an undo makes.

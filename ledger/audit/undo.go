@@ -88,6 +88,11 @@ func (b *book) next(p *plan, a *action) string {
 	}
 }
 
+// hasGround reports whether an action that is quarantined is its owner's.
+func hasGround(c *claim) bool {
+	return c.a.undo == exhausted || c.b.next(c.p, c.a) == doQuarantine || isUnsendable(c.b, c.p, c.a)
+}
+
 // answerCounts is for how long an answer that nothing was changed counts for the next attempt, ns.
 const answerCounts = int64(10e9)
 

@@ -241,6 +241,27 @@ func TestAClockThatIsAheadIsTold(t *testing.T) {
 	}
 }
 
+// TestAReportSaysByWhoseRules its holders have decided.
+func TestAReportSaysByWhoseRules(t *testing.T) {
+	for _, c := range []struct {
+		folds []uint32
+		want  string
+	}{{[]uint32{32}, "rules as of fold 32: "}, {[]uint32{31, 15, 32, 16}, "rules as of folds 15 to 32: "}} {
+		key := newSigner(t, "t", 1)
+		f := forge(t, "cancelled")
+		f.record(1, 0).GetTermStarted().FoldVersion = c.folds[0]
+		for i, fold := range c.folds[1:] {
+			f.append("saga.t.executor.term", &pb.Record{Term: uint64(i + 2),
+				Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h", FoldVersion: fold}}})
+		}
+		leaves := leavesOf(t, f.messages())
+		r := checked(t, packed(t, leaves, key.sign(t, head(leaves))), verify.Options{Keys: []string{key.key}})
+		if text := r.Text("b"); !strings.Contains(text, c.want) {
+			t.Errorf("%v:\n%s", c.folds, text)
+		}
+	}
+}
+
 // shelf is an audit.Shelf in memory.
 type shelf map[string]string
 

@@ -265,6 +265,8 @@ func (c *check) fold(m ledger.Message, entries []ledger.Entry) {
 			}
 		case *pb.Record_KeyRotated:
 			c.rotated(k.KeyRotated, m.Sequence)
+		case *pb.Record_TermStarted:
+			c.report.began(k.TermStarted.FoldVersion)
 		case *pb.Record_LedgerRepaired:
 			c.repaired(e.Address, k.LedgerRepaired)
 		}

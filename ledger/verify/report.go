@@ -66,6 +66,7 @@ type Report struct {
 	Plans      map[string]int  `json:"plans,omitempty"` // by state
 	Held       int             `json:"held"`
 	RulesRun   bool            `json:"rules_checked"`
+	Folds      *Folds          `json:"folds,omitempty"`           // of its holders; nil: none has begun a term
 	Unseen     uint64          `json:"commits_in_part,omitempty"` // messages with withheld records
 	Repairs    []Repair        `json:"repairs,omitempty"`
 	MoreRepair uint64          `json:"more_repairs,omitempty"`
@@ -91,6 +92,13 @@ type Signed struct {
 	Key         string   `json:"key,omitempty"`       // that has signed it
 	Note        string   `json:"note,omitempty"`      // its text, for readers who keep it for the next time
 	Rotations   []string `json:"rotations,omitempty"`
+}
+
+// Folds are the versions of the folds of a ledger's holders: each decides by the rules of its own,
+// and an earlier one has fewer.
+type Folds struct {
+	Lowest  uint32 `json:"lowest"`
+	Highest uint32 `json:"highest"`
 }
 
 // Kept is what became of the checkpoint that was kept from before.
@@ -139,6 +147,14 @@ func (r *Report) Exit() int {
 	default:
 		return 2
 	}
+}
+
+// began notes the version of a holder's fold, by whose rules it decides.
+func (r *Report) began(fold uint32) {
+	if r.Folds == nil {
+		r.Folds = &Folds{fold, fold}
+	}
+	r.Folds.Lowest, r.Folds.Highest = min(r.Folds.Lowest, fold), max(r.Folds.Highest, fold)
 }
 
 // repaired notes a repair. Of more than FindingsMax the first ones stay; of a reason that is longer

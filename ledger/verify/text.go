@@ -129,7 +129,19 @@ func rules(r *Report) string {
 	if r.Holds == bundle.Plan {
 		what = "each shown record was held to"
 	}
-	return fmt.Sprintf("%s %d rules: %s", what, held, counts(r.Verdicts))
+	return fmt.Sprintf("%s %d rules%s: %s", what, held, asOf(r.Folds), counts(r.Verdicts))
+}
+
+// asOf reads " as of fold 32", or " as of folds 15 to 32".
+func asOf(folds *Folds) string {
+	switch {
+	case folds == nil:
+		return ""
+	case folds.Lowest == folds.Highest:
+		return fmt.Sprintf(" as of fold %d", folds.Lowest)
+	default:
+		return fmt.Sprintf(" as of folds %d to %d", folds.Lowest, folds.Highest)
+	}
 }
 
 // counts reads "4 committed, 3 compensated".
