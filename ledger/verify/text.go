@@ -40,13 +40,7 @@ func (r *Report) Text(file string) string {
 		line("rules", "%s", rules(r))
 		line("plans", "%s; %s held", orNone(counts(r.Plans)), count(uint64(r.Held), "registration"))
 	}
-	for _, p := range r.Repairs {
-		line("repaired", "at sequence %d by %s: %s", p.Sequence, p.Actor, p.Reason)
-		line("", "lost %s; carried %s; dropped %s", p.Lost, p.Carried, p.Dropped)
-	}
-	if r.MoreRepair > 0 {
-		line("", "and %d more", r.MoreRepair)
-	}
+	repairs(r, line)
 	for _, e := range r.Erased {
 		gone := "its key is gone"
 		if !e.Destroyed {
@@ -216,6 +210,17 @@ func verdict(r *Report) string {
 		return "CANNOT TELL: rules may be broken, and what is listed as untold is not proven"
 	}
 	return "CANNOT TELL: nothing is wrong in what is here, and what is listed as untold is not proven"
+}
+
+// repairs writes what was repaired, and what became of the records of the stream before it.
+func repairs(r *Report, line func(name, format string, a ...any)) {
+	for _, p := range r.Repairs {
+		line("repaired", "at sequence %d by %s: %s", p.Sequence, p.Actor, p.Reason)
+		line("", "lost %s; carried %s; dropped %s", p.Lost, p.Carried, p.Dropped)
+	}
+	if r.MoreRepair > 0 {
+		line("", "and %d more", r.MoreRepair)
+	}
 }
 
 // findings writes what was found; what a clause says it writes once.
