@@ -30,8 +30,8 @@ func keep(file string, r *verify.Report, told io.Writer) error {
 			"this bundle's last one has %d\n", verify.Printable(file), had, r.Signed.Size)
 		return nil
 	case r.Keep != nil && !r.Keep.Holds:
-		return fmt.Errorf("no checkpoint was kept: it is not shown that the last one that holds, of "+
-			"%d records, goes on from the one in %s, of %d", r.Signed.Size, file, r.Keep.Size)
+		return fmt.Errorf("no checkpoint was kept: it is not shown that the last one that holds, "+
+			"of %d records, goes on from the one in %s, of %d", r.Signed.Size, file, r.Keep.Size)
 	}
 	if err := replace(file, r.Signed.Note); err != nil {
 		return fmt.Errorf("cannot keep the checkpoint: %w", err)
@@ -39,8 +39,8 @@ func keep(file string, r *verify.Report, told io.Writer) error {
 	return nil
 }
 
-// keptIn is what is in the file that a checkpoint is kept in. One that is not there has nothing, and
-// one that is no regular file is only written to.
+// keptIn is what is in the file that a checkpoint is kept in. One that is not there has nothing,
+// and one that is no regular file is only written to.
 func keptIn(file string) (string, error) {
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
 		return "", nil

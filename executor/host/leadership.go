@@ -79,9 +79,9 @@ type keeper struct {
 	problem string    // why there is no news of it; empty: there is
 }
 
-// sighting is what the bucket was the last to say of a tenant's lock that it had not said before. Where
-// no server leads it, each answers what it has and removes nothing, one this and one that: a lock is
-// another host's for as long as it lasts from the first time that it was seen.
+// sighting is what the bucket was the last to say of a tenant's lock that it had not said before.
+// Where no server leads it, each answers what it has and removes nothing, one this and one that: a
+// lock is another host's for as long as it lasts from the first time that it was seen.
 type sighting struct {
 	holder    string // empty: no one, or not known
 	ttl       time.Duration

@@ -248,19 +248,6 @@ func (b *book) foldAll(entries []ledger.Entry) {
 	}
 }
 
-// wouldHold reports whether all records of a message would count at this place, and be true, at
-// the instant of their epochs.
-func (b *book) wouldHold(entries []ledger.Entry) bool {
-	trial := b.trial()
-	for _, e := range entries {
-		e.StampNs = 0
-		if !saysItsPart(trial.plan(e.Record.GetPlan()), e.Record) || !trial.fold(e).ok() {
-			return false
-		}
-	}
-	return true
-}
-
 // concerns reports whether a message that was just folded may change what becomes of
 // another: it is about a plan of the same family, or about no plan.
 func (b *book) concerns(message, other []ledger.Entry) bool {

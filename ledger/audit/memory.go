@@ -327,6 +327,19 @@ func (b *book) wouldBe(e ledger.Entry, commit []ledger.Entry, right func(*claim)
 	return false
 }
 
+// wouldHold reports whether all records of a message would count at this place, and be true, at
+// the instant of their epochs.
+func (b *book) wouldHold(entries []ledger.Entry) bool {
+	trial := b.trial()
+	for _, e := range entries {
+		e.StampNs = 0
+		if !saysItsPart(trial.plan(e.Record.GetPlan()), e.Record) || !trial.fold(e).ok() {
+			return false
+		}
+	}
+	return true
+}
+
 // widens reports whether a record is a verdict that counts and has all of its plan undone.
 func (l *Ledger) widens(e ledger.Entry) bool {
 	k := e.Record.GetVerdictGiven()

@@ -299,8 +299,8 @@ func (h *Holders) Release(ctx context.Context, lease Lease) error {
 	return err
 }
 
-// Current is the lease of a tenant. Where no server leads the bucket, it is what the server that was
-// asked has, which may have run out.
+// Current is the lease of a tenant. Where no server leads the bucket, it is what the server that
+// was asked has, which may have run out.
 func (h *Holders) Current(ctx context.Context, tenant string) (Standing, error) {
 	last, err := h.last(ctx, tenant)
 	if bucketGone(err) {
