@@ -118,8 +118,9 @@ type Given struct {
 	Verdict  string `json:"verdict"`
 	Sequence int    `json:"sequence" doc:"of the record"`
 	State    string `json:"state" doc:"of the plan now"`
-	Note     string `json:"note,omitempty" doc:"that the plan is committed, where the verdict has undone nothing, and what became of a staged act; that an allowed action has failed before"`
+	Note     string `json:"note,omitempty" doc:"that the plan is committed, where the verdict has undone nothing; that the action is undone with its child plan; what became of a staged act; that an allowed action has failed before"`
 	UndoneAs string `json:"undone_as,omitempty" doc:"of a committed plan: the plan that undoes it"`
+	UndoneIn string `json:"undone_in,omitempty" doc:"of a committed child plan that is not yet committed with its root: the plan that undoes the action, with all of the child; note says when"`
 }
 
 // Raw is what an executor answers, as it is.

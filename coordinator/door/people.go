@@ -189,7 +189,7 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 	}
 	keep()
 	given := Given{Plan: q.Plan, Action: q.Action, Verdict: q.Verdict, Sequence: int(sequence),
-		State: answer.State, UndoneAs: answer.UndoneAs}
+		State: answer.State, UndoneAs: answer.UndoneAs, UndoneIn: answer.UndoneIn}
 	if q.Verdict == verdictAllow && answer.Outcome == api.OutcomeFailed {
 		given.Note = fmt.Sprintf("the verdict allows nothing: action %s has failed, and its agent waits "+
 			"no more for one", q.Action)
@@ -202,11 +202,13 @@ func (d *Door) doGive(ctx context.Context, who Caller, q *Give) (Given, error) {
 
 // committedNote says what a block of an action of a committed plan does, where no plan undoes it.
 func committedNote(q *Give, answer api.OutcomeAnswer) string {
-	switch answer.Undo {
-	case ledger.StateDelivering:
+	switch {
+	case answer.UndoneIn != "":
+		return fmt.Sprintf("action %s %s", q.Action, answer.UndoneWithChild())
+	case answer.Undo == ledger.StateDelivering:
 		return fmt.Sprintf("plan %s is committed, and the verdict stops its deliveries: what was not "+
 			"sent is dropped, and what was is waited for", q.Plan)
-	case "dropped":
+	case answer.Undo == "dropped":
 		return fmt.Sprintf("plan %s is committed, and action %s was dropped: nothing was sent for it",
 			q.Plan, q.Action)
 	}

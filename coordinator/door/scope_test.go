@@ -104,3 +104,41 @@ func TestOneActionThatWaitsIsShownWhole(t *testing.T) {
 		t.Errorf("by a number, which is no id: %v", got)
 	}
 }
+
+// TestAVerdictReachesACommittedChild: its root is not committed, so all of the child is undone there, and
+// the supervisor is told so. Only of what has not happened it is told that nothing is undone.
+func TestAVerdictReachesACommittedChild(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	for i, c := range []struct{ action, scope, note, state string }{
+		{"full", "", "has undone nothing", "open"},
+		{"a", "", "is undone with all of its child plan in plan ", "open"},
+		{"note", "", "is undone with all of its child plan in plan ", "open"},
+		{"a", "plan", "is undone with all of its child plan in plan ", "compensated"},
+	} {
+		root, child := fmt.Sprintf("p%d", i), fmt.Sprintf("c%d", i)
+		l.good(l.post, "tripper", "plan.begin", `{"plan":"`+root+`"}`)
+		l.good(l.post, "tripper", "plan.begin", `{"plan":"`+child+`","parent":"`+root+`"}`)
+		l.good(l.post, "tripper", "plan.report",
+			`{"plan":"`+child+`","action":"a","capability":"hotel.book","output":{"booking":"1"}}`)
+		l.good(l.post, "tripper", "plan.act", `{"plan":"`+child+`","action":"full","capability":"hotel.book"}`)
+		l.good(l.post, "tripper", "plan.outcome", `{"plan":"`+child+`","action":"full","outcome":"not_taken"}`)
+		l.good(l.post, "tripper", "plan.act", strings.Replace(stagedNote, `"p"`, `"`+child+`"`, 1))
+		l.good(l.post, "tripper", "plan.commit", `{"plan":"`+child+`"}`)
+		body := `{"plan":"` + child + `","action":"` + c.action + `","verdict":"block","reason":"no"`
+		if c.scope != "" {
+			body += `,"scope":"` + c.scope + `"`
+		}
+		given := l.good(l.post, "boss", "verdict.give", body+"}")
+		undone := c.action != "full"
+		note, state := fmt.Sprint(given["note"]), given["state"]
+		if state == "committed" && (!strings.Contains(note, c.note) || (given["undone_in"] == root) != undone) ||
+			state != "committed" && (!undone || given["note"] != nil) {
+			t.Errorf("%s of %s: %v", body, root, given)
+		}
+		if undone {
+			l.shows(child, func(got map[string]any) bool { return got["state"] == "compensated" })
+		}
+		l.shows(root, func(got map[string]any) bool { return got["state"] == c.state })
+	}
+}

@@ -48,9 +48,10 @@ type Given struct {
 	State    string // of the plan then
 	Outcome  string // of the action then: failed where its agent waits no more, completed and others
 
-	// UndoneAs is the plan that undoes a committed one. A committed plan without it has nothing to
-	// undo for the verdict.
-	UndoneAs string
+	// UndoneAs is the plan that undoes a committed one. UndoneIn is the plan that undoes an action
+	// of a committed child which is not yet committed with its root: all of the child is undone in
+	// it. A committed plan without either has nothing to undo for the verdict.
+	UndoneAs, UndoneIn string
 }
 
 // Errors that a caller branches on, beside *ledger.Refused.
@@ -153,7 +154,7 @@ func (s *Supervisor) give(ctx context.Context, v Verdict) (Given, error) {
 	answer, err := s.outcome(ctx, api.OutcomeQuery{Plan: v.Plan, Sequence: sequence, Action: v.Action,
 		WaitMs: foldTime.Milliseconds()})
 	return Given{Sequence: sequence, State: answer.State, Outcome: answer.Outcome,
-		UndoneAs: answer.UndoneAs}, err
+		UndoneAs: answer.UndoneAs, UndoneIn: answer.UndoneIn}, err
 }
 
 // record is the verdict as a record.

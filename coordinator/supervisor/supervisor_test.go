@@ -52,17 +52,23 @@ func judge(t *testing.T, nc *nats.Conn, name string) *supervisor.Supervisor {
 // begun is a plan of an agent that has these contracts.
 func begun(t *testing.T, nc *nats.Conn, contracts ...contract.Contract) *coordinator.Plan {
 	t.Helper()
+	plan, err := agent(t, nc, contracts...).Begin(t.Context(), coordinator.PlanSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// agent is one that has these contracts.
+func agent(t *testing.T, nc *nats.Conn, contracts ...contract.Contract) *coordinator.Coordinator {
+	t.Helper()
 	c, err := coordinator.New(coordinator.Config{Conn: nc, Tenant: "default", Agent: "writer",
 		Contracts: contracts, AppendTimeout: testenv.Patience, ConfirmTimeout: testenv.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close(context.Background()) }) // what is not recorded ends with the server
-	plan, err := c.Begin(t.Context(), coordinator.PlanSpec{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
+	return c
 }
 
 // TestAVerdictIsTakenOrRefused: what is wrong is said before anything is stored, and what the ledger
@@ -113,6 +119,35 @@ func TestAVerdictIsTakenOrRefused(t *testing.T) {
 	if err != nil || given.State != ledger.StateCommitted || given.Outcome != "completed" ||
 		given.UndoneAs != plan.ID()+"~1" {
 		t.Errorf("of a committed plan: %+v, %v", given, err)
+	}
+}
+
+// TestABlockOfACommittedChildIsUndoneInItsRoot: no plan of its own undoes it.
+func TestABlockOfACommittedChildIsUndoneInItsRoot(t *testing.T) {
+	_, nc := started(t)
+	c := agent(t, nc, contract.Contract{Capability: "row.add", Class: contract.Compensable,
+		Inverse: &contract.Inverse{Call: "row.drop"}})
+	root, err := c.Begin(t.Context(), coordinator.PlanSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := c.Begin(t.Context(), coordinator.PlanSpec{Parent: root.ID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := child.Do(t.Context(), coordinator.Action{ID: "a", Capability: "row.add"},
+		func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{}, nil
+		}); err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	given, err := judge(t, nc, "law").Give(t.Context(), supervisor.Verdict{Plan: child.ID(), Action: "a",
+		Outcome: supervisor.Block, Reason: "no"})
+	if err != nil || given.State == ledger.StateCommitted && given.UndoneIn != root.ID() {
+		t.Errorf("%+v, %v", given, err)
 	}
 }
 

@@ -152,6 +152,17 @@ func (r *Reader) Undo(planID, actionName string) (outcome, undo string) {
 	return "", ""
 }
 
+// UndoneIn returns the plan that undoes an action of a committed child with all of the child, for
+// the verdict on the action, or "".
+func (r *Reader) UndoneIn(planID, actionName string) string {
+	if p := r.core.Plan(planID); p != nil {
+		if a := p.Named(actionName); a != nil {
+			return a.UndoneIn()
+		}
+	}
+	return ""
+}
+
 // Verdict returns the last verdict on an action; outcome is empty while there is none.
 func (r *Reader) Verdict(planID, actionName string) (outcome, reason, by string) {
 	p := r.core.Plan(planID)

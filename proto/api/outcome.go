@@ -124,7 +124,22 @@ type OutcomeAnswer struct {
 	Verdict       string `json:"verdict,omitempty"`
 	VerdictReason string `json:"verdict_reason,omitempty"`
 	VerdictBy     string `json:"verdict_by,omitempty"`
+	// UndoneIn is the plan that undoes the action that was asked for, of a committed child, for that
+	// verdict: with all of the child, as that is not yet committed with its root.
+	UndoneIn string `json:"undone_in,omitempty"`
 }
+
+// UndoneWithChild says that the action that was asked for is undone with all of its child plan,
+// where UndoneIn is set.
+func (a OutcomeAnswer) UndoneWithChild() string {
+	text := "is undone with all of its child plan in plan " + a.UndoneIn
+	if a.Outcome == OutcomeUnknown && a.Undo != undoStaged {
+		text += ", unless it is heard within 30 s of the verdict that it did not happen"
+	}
+	return text
+}
+
+const undoStaged = "staged" // Undo of an act that is made once its plan is committed
 
 // IsWriter reports whether the plan takes the records of a process of an agent; one of another
 // agent may be called the same.

@@ -230,13 +230,19 @@ type Given struct {
 	State   string `json:"state"`  // of the plan
 
 	UndoneAs string `json:"undone_as,omitempty"` // the plan that undoes a committed one
+	UndoneIn string `json:"undone_in,omitempty"` // the plan that undoes a committed child
+
+	withChild string // how UndoneIn does it
 }
 
 func undoneAs(g Given) string {
-	if g.UndoneAs == "" {
-		return ""
+	switch {
+	case g.UndoneAs != "":
+		return ", undone by plan " + cli.Printable(g.UndoneAs)
+	case g.UndoneIn != "":
+		return ", and the action " + cli.Printable(g.withChild)
 	}
-	return ", undone by plan " + cli.Printable(g.UndoneAs)
+	return ""
 }
 
 // give appends a verdict, and waits until it is folded.
@@ -261,11 +267,12 @@ func give(ctx context.Context, c *cli.Client, by string, record *pb.Record) (Giv
 			"record %d allows nothing: action %s has failed, and its agent waits no more for a verdict",
 			sequence, record.Action)
 	}
-	if !allows && answer.State == ledger.StateCommitted && answer.UndoneAs == "" {
+	if !allows && answer.State == ledger.StateCommitted && answer.UndoneAs+answer.UndoneIn == "" {
 		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum plan show "+record.Plan,
 			"plan %s is committed, and record %d undoes nothing: action %s has nothing to undo",
 			record.Plan, sequence, record.Action)
 	}
 	return Given{Plan: record.Plan, Action: record.Action, Verdict: answer.Verdict, By: by,
-		Record: sequence, State: answer.State, UndoneAs: answer.UndoneAs}, nil
+		Record: sequence, State: answer.State, UndoneAs: answer.UndoneAs, UndoneIn: answer.UndoneIn,
+		withChild: answer.UndoneWithChild()}, nil
 }

@@ -231,6 +231,7 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, er
 	}
 	if q.Action != "" {
 		answer.Outcome, answer.Undo = r.Undo(q.Plan, q.Action)
+		answer.UndoneIn = r.UndoneIn(q.Plan, q.Action)
 		answer.Verdict, answer.VerdictReason, answer.VerdictBy = r.Verdict(q.Plan, q.Action)
 	}
 	return answer, nil
