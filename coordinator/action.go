@@ -155,7 +155,7 @@ const (
 // that is only too large is none, as long as what the contract reads of it fits: that is
 // recorded.
 func (p *Plan) Do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
-	return p.do(ctx, declared, forward)
+	return p.do(ctx, declared, nil, forward)
 }
 
 // Doer runs actions: a *Plan, or the plan that a function is run under.
@@ -189,7 +189,8 @@ func Do[T any](
 	return value, err
 }
 
-func (p *Plan) do(ctx context.Context, declared Action, forward Forward) (json.RawMessage, error) {
+func (p *Plan) do(ctx context.Context, declared Action, caller <-chan struct{},
+	forward Forward) (json.RawMessage, error) {
 	p.lookAgain(ctx)
 	if forward == nil {
 		return nil, fmt.Errorf("cannot register action %q: %w", named(declared),
@@ -205,24 +206,29 @@ func (p *Plan) do(ctx context.Context, declared Action, forward Forward) (json.R
 	if a.past != nil {
 		return a.recorded()
 	}
-	return a.execute(ctx, forward)
+	return a.execute(ctx, caller, forward)
 }
 
 // named is what an error calls an action: its id, or what it does where it has none yet.
 func named(declared Action) string { return cmp.Or(declared.ID, declared.Capability) }
 
-// execute runs the forward of a registered action, after its verdict.
-func (a *action) execute(ctx context.Context, forward Forward) (json.RawMessage, error) {
+// execute runs the forward of a registered action, after its verdict and once a caller is there.
+func (a *action) execute(ctx context.Context, caller <-chan struct{},
+	forward Forward) (json.RawMessage, error) {
+	var err error
 	if a.reviewTimeout > 0 {
-		if err := a.review(ctx); err != nil {
-			return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
-		}
+		err = a.review(ctx)
 	}
-	if err := a.stillOpen(ctx); err != nil {
+	if err == nil {
+		err = a.awaitCaller(ctx, caller)
+	}
+	if err == nil {
+		err = a.stillOpen(ctx)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
 	}
-	ctx, err := a.start(ctx)
-	if err != nil {
+	if ctx, err = a.start(ctx); err != nil {
 		return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
 	}
 	outcome, err := a.run(ctx, forward)

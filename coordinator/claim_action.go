@@ -115,7 +115,7 @@ func (a *Adopted) Call() Call { return a.a.call }
 
 // Do runs a forward in the place of the one whose outcome is open. It returns what Plan.Do does.
 func (a *Adopted) Do(ctx context.Context, forward Forward) (json.RawMessage, error) {
-	return a.a.execute(ctx, forward)
+	return a.a.execute(ctx, nil, forward)
 }
 
 // WaitUntil waits until an instant. over: the forward of the action must not be started any

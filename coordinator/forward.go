@@ -158,6 +158,7 @@ func (a *action) stillOpen(ctx context.Context) error {
 		case a.wentWith(answer):
 			return nil // start says it
 		case answer.State == ledger.StateOpen:
+			p.rule(verdictOf(a.call.Action, answer)) // its notice may be lost
 			p.mu.Lock()
 			a.open, p.confirmed = asked, true
 			p.mu.Unlock()

@@ -218,14 +218,22 @@ func isDeadline(p *Plan, deadline time.Duration) bool {
 // it has, unless the action was undone. For everything else it is Do.
 func (p *Plan) DoAgain(ctx context.Context, declared Action, forward Forward) (json.RawMessage,
 	error) {
+	return DoFor(ctx, p, declared, nil, forward)
+}
+
+// DoFor is Plan.DoAgain for a caller who is not always there, as between two requests: the forward
+// is called only once something comes from caller, and a verdict that blocks the action counts
+// until then. A nil caller is always there.
+func DoFor(ctx context.Context, p *Plan, declared Action, caller <-chan struct{},
+	forward Forward) (json.RawMessage, error) {
 	a, err := p.adoptPast(ctx, declared)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot go on with action %q: %w", declared.ID, err)
 	case a == nil:
-		return p.do(ctx, declared, forward)
+		return p.do(ctx, declared, caller, forward)
 	}
-	return a.execute(ctx, forward)
+	return a.execute(ctx, caller, forward)
 }
 
 // adoptPast makes an action of an earlier process ready to run; nil: there is none, or its
@@ -279,6 +287,24 @@ func Happened(ctx context.Context, p *Plan, call Call, sequence uint64) error {
 		return err
 	}
 	return &happened{a}
+}
+
+// AskedAgain is what a forward returns whose caller asks once more whether to call the tool: what
+// Happened says, or, where a verdict blocks the action by now, that verdict beside a *Recorded of
+// the doubt, as an earlier answer may have had the tool called. nil: it may be called.
+func AskedAgain(ctx context.Context, p *Plan, call Call, sequence uint64) error {
+	if err := Happened(ctx, p, call, sequence); err != nil {
+		return err
+	}
+	answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: max(sequence, p.Stored()),
+		Action: call.Action})
+	verdict := verdictOf(call.Action, answer)
+	if err != nil || !verdict.blocks() {
+		return err
+	}
+	return fmt.Errorf("%w; %w", &verdict, &Recorded{Action: call.Action, Capability: call.Capability,
+		Outcome: api.OutcomeInDoubt, Code: codeInterrupted, By: verdict.By,
+		Message: "its agent was told before that it may call the tool"})
 }
 
 // Now is what counts of an action that has ended here, as it is recorded up to a sequence: this

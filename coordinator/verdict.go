@@ -115,13 +115,41 @@ func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error 
 	case a.wentWith(answer):
 		return nil // start says it
 	case answer.Verdict != "":
-		p.rule(Verdict{Action: a.call.Action, Outcome: answer.Verdict, Reason: answer.VerdictReason,
-			By: answer.VerdictBy})
+		p.rule(verdictOf(a.call.Action, answer))
 	case answer.State != ledger.StateOpen:
 		p.unwind(api.Notice{State: answer.State, Reason: answer.Reason,
 			FromAction: answer.FromAction})
 	case len(answer.Refused) > 0:
 		return refusedBy(answer, "action", "an action that the plan still allows")
+	}
+	return nil
+}
+
+// verdictOf is the last verdict on the action that an executor was asked about.
+func verdictOf(action string, answer api.OutcomeAnswer) Verdict {
+	return Verdict{Action: action, Outcome: answer.Verdict, Reason: answer.VerdictReason,
+		By: answer.VerdictBy}
+}
+
+// awaitCaller returns when a caller is there for the forward of an action, or there is no use in
+// waiting for one any longer, as the action was blocked or given up; start says which.
+func (a *action) awaitCaller(ctx context.Context, caller <-chan struct{}) error {
+	p := a.plan
+	for caller != nil {
+		p.mu.Lock()
+		over := a.state != actionRegistered || p.unwound != nil || p.ended() != nil
+		changed := p.changed
+		p.mu.Unlock()
+		if over {
+			return nil
+		}
+		select {
+		case <-caller:
+			return nil
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 // waits for what the agent tells.
 type act struct {
 	declared coordinator.Action
+	wanted   chan struct{} // a request waits for the tool to be called
 	started  chan struct{} // closed: the ledger has taken the pair, and call is set
 	call     coordinator.Call
 	told     chan told     // buffered 1
@@ -83,7 +84,8 @@ func (a *act) differs(b coordinator.Action) string {
 // the life of the plan in this process.
 func (a *act) run(h *held) {
 	defer close(a.done)
-	a.output, a.err = h.plan.DoAgain(h.life, a.declared,
+	// Not before a request is there that is told so: until then a verdict counts that blocks it.
+	a.output, a.err = coordinator.DoFor(h.life, h.plan, a.declared, a.wanted,
 		func(_ context.Context, call coordinator.Call) (coordinator.Outcome, error) {
 			a.call = call
 			close(a.started)
@@ -141,16 +143,16 @@ func (d *Door) doAct(ctx context.Context, who Caller, q *Act) (Acted, error) {
 	if err != nil {
 		return Acted{}, err
 	}
-	within, cancel := context.WithTimeout(ctx, waits)
-	defer cancel()
-	select {
-	case <-a.done:
-	case <-a.started:
-	case <-within.Done():
+	again := repeated && a.calling()
+	if !a.await(ctx, waits) {
 		return Acted{Plan: q.Plan, Action: q.Action, State: StateWaiting, Repeated: repeated}, nil
 	}
 	if repeated {
-		if err := a.learn(ctx, h, d.storedOf(who, q.Plan)); err != nil {
+		look := coordinator.Happened
+		if again { // another request may have been told to call it
+			look = coordinator.AskedAgain
+		}
+		if err := a.learn(ctx, h, d.storedOf(who, q.Plan), look); err != nil {
 			return Acted{}, err
 		}
 	}
@@ -175,13 +177,35 @@ func (w *writer) stage(ctx context.Context, h *held, declared coordinator.Action
 		Key: call.Key, Sequence: int(call.Sequence)}, nil
 }
 
-// learn ends an act that has happened as another process has told up to a sequence: one that had
-// the plan before, or an operator.
-func (a *act) learn(ctx context.Context, h *held, sequence uint64) error {
+// await waits, for so long, until the tool may be called or the act is done. Once the request is
+// there for the call, it waits for as long as that takes to be asked for.
+func (a *act) await(ctx context.Context, waits time.Duration) bool {
+	within, cancel := context.WithTimeout(ctx, waits)
+	defer cancel()
+	over, wanted := within.Done(), a.wanted
+	for {
+		select {
+		case <-a.done:
+			return true
+		case <-a.started:
+			return true
+		case wanted <- struct{}{}:
+			over, wanted = ctx.Done(), nil
+		case <-over:
+			return false
+		}
+	}
+}
+
+// learn ends an act of which look says, with what is recorded up to a sequence, that the agent is
+// not to call its tool: it has happened as another process has told, one that had the plan before
+// or an operator, or it is blocked.
+func (a *act) learn(ctx context.Context, h *held, sequence uint64,
+	look func(context.Context, *coordinator.Plan, coordinator.Call, uint64) error) error {
 	if !a.calling() {
 		return nil
 	}
-	done := coordinator.Happened(ctx, h.plan, a.call, sequence)
+	done := look(ctx, h.plan, a.call, sequence)
 	if !errors.As(done, new(*coordinator.Recorded)) {
 		return done
 	}
@@ -213,7 +237,7 @@ func (d *Door) passOn(ctx context.Context, who Caller, q *Outcome, sequence uint
 	d.mu.Unlock()
 	for _, w := range writers {
 		if h, a := w.acting(q.Plan, q.Action); a != nil {
-			if err := a.learn(ctx, h, sequence); err != nil {
+			if err := a.learn(ctx, h, sequence, coordinator.Happened); err != nil {
 				d.log.Debug("an outcome is not passed on", "tenant", who.Tenant, "plan", q.Plan, "action",
 					q.Action, "error", err)
 			}
@@ -259,8 +283,8 @@ func (h *held) act(declared coordinator.Action) (a *act, again bool, err error) 
 		}
 		return a, true, nil
 	}
-	a = &act{declared: declared, started: make(chan struct{}), told: make(chan told, 1),
-		done: make(chan struct{})}
+	a = &act{declared: declared, wanted: make(chan struct{}), started: make(chan struct{}),
+		told: make(chan told, 1), done: make(chan struct{})}
 	a.declared.After = slices.Clone(declared.After)
 	h.acts[declared.ID] = a
 	go a.run(h) // ends with its outcome, or with h.life

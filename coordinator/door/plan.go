@@ -176,7 +176,7 @@ func (h *held) learn(ctx context.Context, sequence uint64) error {
 	acts := slices.Collect(maps.Values(h.acts))
 	h.mu.Unlock()
 	for _, a := range acts {
-		if err := a.learn(ctx, h, sequence); err != nil {
+		if err := a.learn(ctx, h, sequence, coordinator.Happened); err != nil {
 			return err
 		}
 	}
