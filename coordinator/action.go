@@ -308,7 +308,7 @@ func (p *Plan) register(ctx context.Context, declared Action, happened *Outcome)
 func (p *Plan) draft(ctx context.Context, declared Action, happened *Outcome) (*draft, error) {
 	t, err := declared.compiled, error(nil)
 	if t == nil {
-		t, err = p.c.registry.find(ctx, declared.Capability, happened != nil)
+		t, err = p.c.registry.find(ctx, declared.Capability, p.since, happened != nil)
 	}
 	if err != nil {
 		return nil, err

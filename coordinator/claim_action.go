@@ -14,7 +14,7 @@ import (
 
 // Contract returns the contract in force for a capability, as Do finds it.
 func (cl *Claim) Contract(ctx context.Context, capability string) (*compile.Compiled, error) {
-	return cl.c.registry.find(ctx, capability, false)
+	return cl.c.registry.find(ctx, capability, time.Time{}, false)
 }
 
 // Compile checks a contract that is written beside an action.

@@ -62,6 +62,11 @@ type Config struct {
 	// It needs Conn.
 	Published bool
 
+	// PublishedFor is how long a published contract is used that was read, and it is read again
+	// for the first action of each plan that names it, while an executor answers. 0: until
+	// ReadContracts.
+	PublishedFor time.Duration
+
 	// Answers gives before-images in this process, by the capability that a
 	// contract's before calls; the others are asked of workers.
 	Answers map[string]Answer
@@ -151,7 +156,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 	}
 	c.registry = &registry{
 		tenant: c.tenant, language: c.language, code: map[string]*compile.Compiled{},
-		timeout: c.confirmTimeout, logger: c.logger,
+		timeout: c.confirmTimeout, lasts: config.PublishedFor, logger: c.logger,
 		published: map[string]published{},
 	}
 	if err := c.registry.add(config.Contracts); err != nil {
@@ -203,6 +208,9 @@ func checkConfig(config Config, b bus) error {
 		return ledger.Refuse("config.confirm_timeout", "negative", "a duration, or 0 for 5 s")
 	case config.ReviewTimeout < 0:
 		return ledger.Refuse("config.review_timeout", "negative", "a duration, or 0 for 10 min")
+	case config.PublishedFor < 0 || config.PublishedFor > 0 && !config.Published:
+		return ledger.Refuse("config.published_for", config.PublishedFor.String(),
+			"a duration beside published, or 0")
 	case config.Published && b == nil:
 		return ledger.Refuse("config.published", "given without a connection", "a connection to NATS")
 	case len(config.Contracts) > ContractsMax:

@@ -104,9 +104,10 @@ const (
 
 // Plan is a plan of this process. It is safe for concurrent use.
 type Plan struct {
-	c    *Coordinator
-	id   string
-	vars json.RawMessage // what the arguments of questions read as plan
+	c     *Coordinator
+	id    string
+	since time.Time       // when this process began or recalled it
+	vars  json.RawMessage // what the arguments of questions read as plan
 
 	input json.RawMessage // with which it was opened
 
@@ -193,7 +194,7 @@ func newPlan(c *Coordinator, opening *pb.Record) *Plan {
 		deadline = time.Unix(0, ns)
 	}
 	return &Plan{
-		c: c, id: opening.Plan, deadline: deadline, vault: newVault(c, opening.Plan),
+		c: c, id: opening.Plan, since: time.Now(), deadline: deadline, vault: newVault(c, opening.Plan),
 		opened: opening.GetPlanOpened(), vars: c.planVars(opening), changed: make(chan struct{}),
 		input:    opening.Payload.GetInput(),
 		acts:     acts{actions: map[string]*action{}, reserved: map[string]bool{}},

@@ -382,7 +382,7 @@ func (p *Plan) settle(ctx context.Context, id string, outcome Outcome, cause err
 	}
 	contract, err := a.contract, error(nil)
 	if contract == nil {
-		contract, err = p.c.registry.find(ctx, a.call.Capability, false)
+		contract, err = p.c.registry.find(ctx, a.call.Capability, time.Time{}, false)
 	}
 	if err == nil && len(contract.Sensitive) > 0 {
 		err = p.vault.unlock(ctx)

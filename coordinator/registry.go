@@ -22,6 +22,7 @@ type registry struct {
 	code     map[string]*compile.Compiled
 	bus      bus           // nil: published contracts are not asked for
 	timeout  time.Duration // of one reading
+	lasts    time.Duration // that a published contract is used which was read; 0: for good
 	logger   *slog.Logger
 
 	mu        sync.Mutex
@@ -34,7 +35,11 @@ type registry struct {
 type published struct {
 	contract *compile.Compiled
 	problem  error
+	asked    time.Time // when it was asked for
 }
+
+// refreshTime bounds the question for a contract that is known already.
+const refreshTime = 2 * time.Second
 
 // add compiles the contracts that are in code.
 func (r *registry) add(contracts []contract.Contract) error {
@@ -54,9 +59,10 @@ func (r *registry) add(contracts []contract.Contract) error {
 
 // find returns the contract in force for a capability. For a forward of this
 // process that in code wins, for an effect that was made elsewhere the published
-// one. Errors: *Refused.
-func (r *registry) find(ctx context.Context, capability string, elsewhere bool) (*compile.Compiled,
-	error) {
+// one. Where published contracts are used for a while alone, it is as read at an instant
+// or later. Errors: *Refused.
+func (r *registry) find(ctx context.Context, capability string, since time.Time,
+	elsewhere bool) (*compile.Compiled, error) {
 	own := r.code[capability]
 	if own != nil && (!elsewhere || r.bus == nil) {
 		return own, nil
@@ -66,7 +72,7 @@ func (r *registry) find(ctx context.Context, capability string, elsewhere bool) 
 	if r.bus == nil || !ledger.ValidCapability(capability) {
 		return nil, undeclared
 	}
-	found, ok, err := r.lookUp(ctx, capability, own == nil)
+	found, ok, err := r.lookUp(ctx, capability, since, own == nil)
 	switch {
 	case found.problem != nil:
 		return nil, ledger.Refuse("action.capability",
@@ -91,18 +97,30 @@ func (r *registry) find(ctx context.Context, capability string, elsewhere bool) 
 }
 
 // lookUp returns the published contract of a capability. One that is not known is
-// asked for when it must be, or when the registry was never read.
-func (r *registry) lookUp(ctx context.Context, capability string, must bool) (found published,
-	ok bool, err error) {
+// asked for when it must be, or when the registry was never read; one that was read too
+// long ago is asked for again, and used as it was where no executor answers.
+func (r *registry) lookUp(ctx context.Context, capability string, since time.Time,
+	must bool) (found published, ok bool, err error) {
 	r.mu.Lock()
 	found, ok = r.published[capability]
-	ask := !ok && (must || !r.read)
+	read := r.read
 	r.mu.Unlock()
-	if ask {
+	again := ok && r.lasts > 0 &&
+		(found.asked.Before(since) || time.Since(found.asked) >= r.lasts)
+	if again {
+		bounded, cancel := context.WithTimeout(ctx, refreshTime)
+		defer cancel()
+		ctx = bounded
+	}
+	if again || !ok && (must || !read) {
 		err = r.fetch(ctx, api.ContractQuery{Capability: capability, Limit: 1})
 		r.mu.Lock()
 		found, ok = r.published[capability]
 		r.mu.Unlock()
+	}
+	if again && err != nil { // the next action does not wait for it
+		found.asked = time.Now()
+		r.set(capability, found)
 	}
 	return found, ok, err
 }
@@ -123,11 +141,12 @@ func (r *registry) fetch(ctx context.Context, q api.ContractQuery) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	for {
+		asked := time.Now()
 		answer, err := ask(ctx, r.bus, r.tenant, api.ContractLs, q)
 		if err != nil {
 			return err
 		}
-		r.keep(answer)
+		r.keep(answer, asked)
 		if answer.Next == "" || answer.Next == q.After {
 			return nil
 		}
@@ -137,25 +156,31 @@ func (r *registry) fetch(ctx context.Context, q api.ContractQuery) error {
 
 // keep compiles what was read. A contract that was compiled before is not compiled
 // again, and one that cannot be used says so only where it is needed.
-func (r *registry) keep(answer api.ContractsAnswer) {
+func (r *registry) keep(answer api.ContractsAnswer, asked time.Time) {
 	for _, view := range answer.Contracts {
 		r.mu.Lock()
 		known, ok := r.published[view.Capability]
 		full := len(r.published) >= ContractsMax
 		r.mu.Unlock()
-		switch {
-		case ok && known.problem == nil && digestOf(known.contract) == view.Digest:
-			continue
-		case !ok && full:
+		if !ok && full {
 			r.logger.Warn("too many published contracts", "tenant", r.tenant, "capability", view.Capability,
 				"max", ContractsMax)
 			continue
 		}
-		var entry published
-		entry.contract, entry.problem = r.decode(view.Capability, view.Digest, view.Contract)
-		r.mu.Lock()
-		r.published[view.Capability] = entry
-		r.mu.Unlock()
+		if !ok || known.problem != nil || digestOf(known.contract) != view.Digest {
+			known.contract, known.problem = r.decode(view.Capability, view.Digest, view.Contract)
+		}
+		known.asked = asked
+		r.set(view.Capability, known)
+	}
+}
+
+// set keeps a contract, unless one is known that was asked for later.
+func (r *registry) set(capability string, entry published) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.published[capability].asked.After(entry.asked) {
+		r.published[capability] = entry
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/ledger"
@@ -62,7 +63,12 @@ func refund(call string) contract.Contract {
 
 func startPublished(t *testing.T, store Appender, s *shelf, own ...contract.Contract) *Coordinator {
 	t.Helper()
-	c, err := newCoordinator(Config{Appender: store, Tenant: tenant, Agent: "a1", Contracts: own, Published: true}, s)
+	return startConfigured(t, s, Config{Appender: store, Tenant: tenant, Agent: "a1", Contracts: own, Published: true})
+}
+
+func startConfigured(t *testing.T, s *shelf, config Config) *Coordinator {
+	t.Helper()
+	c, err := newCoordinator(config, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,6 +157,45 @@ func TestS11ThePublishedContractIsFrozenIntoThePair(t *testing.T) {
 			}
 		}
 		wantRefused(t, start(t, store, nil).ReadContracts(t.Context()), "config.published")
+	})
+}
+
+// TestAPublishedContractIsReadAgainForEachPlan, and in a plan that goes on after a while: new actions freeze
+// the one in force. No action asks that comes soon after another one of its plan.
+func TestAPublishedContractIsReadAgainForEachPlan(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store, s := memory(), newShelf(t, refund("pay.one"))
+		c := startConfigured(t, s, Config{Appender: store, Tenant: tenant, Agent: "a1", Published: true,
+			PublishedFor: time.Second})
+		acts, asked := 0, len(s.queries)
+		does := func(p *Plan, call string, questions int) {
+			t.Helper()
+			for range 3 {
+				acts++
+				id := fmt.Sprintf("a%d", acts)
+				mustDo(t, p, charge(id))
+				if got := inverseOf(t, store, id); got != call {
+					t.Errorf("action %s: %s, want %s", id, got, call)
+				}
+			}
+			if asked += questions; len(s.queries) != asked {
+				t.Errorf("asked %d times, want %d", len(s.queries), asked)
+			}
+		}
+		p := begin(t, c, PlanSpec{})
+		does(p, "pay.one", 0) // read in this instant
+		s.published = []contract.Contract{refund("pay.two")}
+		elapse(time.Millisecond)
+		q := begin(t, c, PlanSpec{})
+		does(q, "pay.two", 1)
+		does(p, "pay.two", 0)
+		s.published = []contract.Contract{refund("pay.three")}
+		does(p, "pay.two", 0)
+		elapse(time.Second)
+		does(p, "pay.three", 1)
+		s.problem = errNobody
+		elapse(time.Second)
+		does(p, "pay.three", 1) // as it was read
 	})
 }
 

@@ -332,8 +332,8 @@ func (d *Door) writer(who Caller, name string) (*writer, error) {
 	w.use()
 	w.life, w.end = context.WithCancel(d.life)
 	w.coordinator, err = coordinator.New(coordinator.Config{Conn: t.conn, Tenant: who.Tenant,
-		Agent: who.Name, Writer: name, Published: true, Accepted: true, ConfirmTimeout: confirmMax,
-		Logger: d.log})
+		Agent: who.Name, Writer: name, Published: true, PublishedFor: contractFor, Accepted: true,
+		ConfirmTimeout: confirmMax, Logger: d.log})
 	if err != nil {
 		w.end()
 		return nil, err

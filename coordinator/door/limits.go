@@ -40,15 +40,16 @@ const (
 	// writerDefault is the writer of requests that name none.
 	writerDefault = "door"
 
-	blobRate   = 32 << 10               // bytes a second that a blob moves at least
-	workMax    = 30 * time.Second       // that a request works, beside its wait
-	confirmMax = 20 * time.Second       // for an executor, before a pair is given up
-	askMax     = 10 * time.Second       // that a question to an executor takes
-	askPause   = 50 * time.Millisecond  // before it is asked again
-	closeMax   = 2 * time.Second        // that the end of a writer may take
-	sweepEvery = 30 * time.Second       //
-	pulseEvery = 15 * time.Second       // of a stream of events in which nothing happens
-	followMin  = 200 * time.Millisecond // between two looks at a plan that is followed
-	batch      = 100                    // of a list, where it does not say
-	batchMax   = 1000
+	blobRate    = 32 << 10               // bytes a second that a blob moves at least
+	workMax     = 30 * time.Second       // that a request works, beside its wait
+	confirmMax  = 20 * time.Second       // for an executor, before a pair is given up
+	contractFor = time.Second            // that a published contract is used, once it was read
+	askMax      = 10 * time.Second       // that a question to an executor takes
+	askPause    = 50 * time.Millisecond  // before it is asked again
+	closeMax    = 2 * time.Second        // that the end of a writer may take
+	sweepEvery  = 30 * time.Second       //
+	pulseEvery  = 15 * time.Second       // of a stream of events in which nothing happens
+	followMin   = 200 * time.Millisecond // between two looks at a plan that is followed
+	batch       = 100                    // of a list, where it does not say
+	batchMax    = 1000
 )

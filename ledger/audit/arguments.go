@@ -268,8 +268,8 @@ func (c *claim) askedUnder() *fault {
 // isCalledRight reports whether nothing is wrong with the arguments of a call.
 func isCalledRight(c *claim) bool { return c.arguments() == nil }
 
-// isUnsendable reports whether a call about an action cannot be made: nothing makes its arguments of
-// what is recorded, they are no fact, or fit into no record.
+// isUnsendable reports whether a call about an action cannot be made: nothing makes its arguments
+// of what is recorded, they are no fact, or fit into no record.
 func isUnsendable(b *book, p *plan, a *action) bool {
 	unmade := func(call *pb.Call) bool {
 		if call == nil {
@@ -289,8 +289,8 @@ func isUnsendable(b *book, p *plan, a *action) bool {
 		unmade(undo.GetVerify().GetCall())
 }
 
-// argumentsMax is how many bytes of arguments fit into a record of a call for sure, beside what else
-// it says.
+// argumentsMax is how many bytes of arguments fit into a record of a call for sure, beside what
+// else it says.
 const argumentsMax = ledger.CommitSizeMax - 8<<10
 
 // expression is a text of a record that someone will evaluate one day.

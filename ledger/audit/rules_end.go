@@ -208,7 +208,8 @@ func namesRight(c *claim) bool {
 // counts nothing.
 func countsRight(c *claim) bool {
 	k := c.Record.GetPlanEnded()
-	return c.p.phase != ledger.StateUnwinding || c.counts() == [2]int{int(k.Compensated), int(k.Skipped)}
+	said := [2]int{int(k.Compensated), int(k.Skipped)}
+	return c.p.phase != ledger.StateUnwinding || c.counts() == said
 }
 
 // counts are how many actions of a plan were undone and skipped.

@@ -31,7 +31,8 @@ func TestAReportThatNothingFollowsIsNoSuccess(t *testing.T) {
 			{Number: 2, Action: "b~1", DutyOf: "b", Settled: "9.0"}}}, false},
 	} {
 		err := c.of.saysAgain(c.plan, "a")
-		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "a~1, which is its undo, is compensated") {
+		if (err != nil) != c.refused ||
+			err != nil && !strings.Contains(err.Error(), "a~1, which is its undo, is compensated") {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
