@@ -695,7 +695,7 @@ func (a *action) record(record *pb.Record, output json.RawMessage, problem error
 		record.Payload = &pb.Payload{Output: p.vault.seal(a.contract, a.call.Action, "output", output)}
 	}
 	if problem != nil {
-		record.Payload.Detail = mustJSON(ledger.Text(problem.Error()))
+		record.Payload.Detail = mustJSON(a.textOf(problem))
 	}
 	return p.c.check(p.id, record)
 }

@@ -431,10 +431,7 @@ func (a *action) settled(outcome Outcome, cause error) (*pb.Record, completion) 
 		done := a.completed(outcome)
 		return done.record, done
 	}
-	record, message := a.outcome(), ledger.Text(a.scrubbed(cause.Error()))
-	if a.past != nil && len(a.contract.Sensitive) > 0 {
-		message = "" // what is sensitive in it cannot be told: the input is not here
-	}
+	record, message := a.outcome(), a.textOf(cause)
 	if errors.Is(cause, ErrNotTaken) {
 		record.Kind = &pb.Record_ForwardFailed{ForwardFailed: &pb.ForwardFailed{Code: codeNotTaken,
 			Message: message}}

@@ -153,6 +153,15 @@ func (a *action) scrubbed(text string) string {
 	return text
 }
 
+// textOf is what an error is recorded as. Of an action of an earlier process it is nothing where
+// something is sensitive: what of it must not be told cannot be known, since the input is not here.
+func (a *action) textOf(err error) string {
+	if a.past != nil && len(a.contract.Sensitive) > 0 {
+		return ""
+	}
+	return ledger.Text(a.scrubbed(err.Error()))
+}
+
 // openPast opens what is recorded of a function's calls.
 func (v *vault) openPast(ctx context.Context, actions []api.PastAction) error {
 	for i := range actions {

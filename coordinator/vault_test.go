@@ -122,6 +122,11 @@ func TestReplayReadsWhatWasSealedUntilItIsErased(t *testing.T) {
 	l.keeps(t)
 }
 
+// noJSON is an output that says why there is no JSON of it.
+type noJSON string
+
+func (n noJSON) MarshalJSON() ([]byte, error) { return nil, errors.New(string(n)) }
+
 // TestForwardsThatTellASensitiveFieldAreScrubbed in their record; the caller gets the
 // error as it is.
 func TestForwardsThatTellASensitiveFieldAreScrubbed(t *testing.T) {
@@ -138,11 +143,22 @@ func TestForwardsThatTellASensitiveFieldAreScrubbed(t *testing.T) {
 	if !errors.Is(err, coordinator.ErrNotTaken) || !strings.Contains(err.Error(), secretCard) {
 		t.Errorf("%v", err)
 	}
+	_, err = p.Do(t.Context(), coordinator.Action{Capability: "pay.charge", Input: map[string]any{"card": secretCard}},
+		func(_ context.Context, call coordinator.Call) (coordinator.Outcome, error) {
+			return coordinator.Outcome{Output: noJSON("paid with " + secretCard)}, nil
+		})
+	if err == nil || !strings.Contains(err.Error(), secretCard) {
+		t.Errorf("%v", err)
+	}
 	if err := p.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	said, sealed := "", false
 	for _, r := range l.keeps(t) {
+		if detail := string(r.Payload.GetDetail()); r.GetForwardCompleted() != nil &&
+			(!strings.Contains(detail, "paid with [sealed]") || strings.Contains(detail, secretCard)) {
+			t.Errorf("recorded is %s", detail)
+		}
 		if k := r.GetForwardFailed(); k != nil {
 			said = k.Message
 		}

@@ -312,7 +312,6 @@ func (a *act) recorded(answer *Acted) error {
 	answer.State = StateRecorded
 	var recorded *coordinator.Recorded
 	var verdict *coordinator.Verdict
-	var refused *ledger.Refused
 	ran := answer.Key != ""
 	switch err := a.err; {
 	case err == nil:
@@ -339,7 +338,7 @@ func (a *act) recorded(answer *Acted) error {
 		return err
 	case errors.Is(err, coordinator.ErrLeftOpen):
 		answer.State = StateAccepted
-	case errors.As(err, &refused) && len(a.output) > 0:
+	case a.problem() != "":
 		answer.Outcome, answer.Output, answer.Problem = api.OutcomeCompleted, a.output, err.Error()
 	case errors.Is(err, coordinator.ErrNotTaken):
 		answer.Outcome, answer.Code, answer.Message = api.OutcomeFailed, "not_taken", err.Error()
@@ -482,7 +481,7 @@ func (d *Door) outlived(ctx context.Context, who Caller, q *Outcome, t told, tak
 // partlyKept has an outcome count of which not all of the output is recorded: its answer says so.
 func partlyKept(q *Outcome, problem string, err error) (string, error) {
 	var refused *ledger.Refused
-	if errors.As(err, &refused) && refused.Field == "outcome.output" && q.Outcome == "completed" {
+	if errors.As(err, &refused) && refused.Field == fieldOutput && q.Outcome == "completed" {
 		return refused.Error(), nil
 	}
 	return problem, err
@@ -523,7 +522,7 @@ func (d *Door) heeded(ctx context.Context, who Caller, w *writer, h *held) error
 // problem is why not all of the output of an act that is done is recorded; empty: all is.
 func (a *act) problem() string {
 	var refused *ledger.Refused
-	if errors.As(a.err, &refused) && len(a.output) > 0 {
+	if errors.As(a.err, &refused) && (len(a.output) > 0 || refused.Field == fieldOutput) {
 		return refused.Error()
 	}
 	return ""
@@ -539,26 +538,42 @@ func (h *held) registered(action string) bool {
 var outcomes = map[string]string{"completed": api.OutcomeCompleted,
 	"not_taken": api.OutcomeFailed, "in_doubt": api.OutcomeInDoubt}
 
+// fieldOutput is what a refusal names that is of an output and stops no outcome.
+const fieldOutput = "outcome.output"
+
+// untold is an output that its agent cannot tell, and why: there is no JSON of it.
+type untold string
+
+// MarshalJSON refuses it.
+func (u untold) MarshalJSON() ([]byte, error) {
+	return nil, ledger.Refuse(fieldOutput, string(u), "a JSON value that fits in a request")
+}
+
 // toldOf is what a forward would return.
 func toldOf(q *Outcome) (t told, err error) {
 	switch {
+	case q.Outcome != "completed" && q.Incomplete:
+		return t, ledger.Refuse("incomplete", "given for what is not known to have happened",
+			"none, or outcome completed")
+	case q.Incomplete && len(q.Output) > 0:
+		return t, ledger.Refuse("output", "given beside incomplete", "one of them")
 	case q.Outcome != "completed" && len(q.Output) > 0:
 		return t, ledger.Refuse("output", "given for what is not known to have happened",
 			"none, or outcome completed")
 	case q.Outcome != "completed" && q.ExternalRef != "":
 		return t, ledger.Refuse("external_ref", "given for what is not known to have happened",
 			"none, or outcome completed")
-	case q.Outcome == "completed" && q.Message != "":
+	case q.Outcome == "completed" && q.Message != "" && !q.Incomplete:
 		return t, ledger.Refuse("message", "given for what has happened",
-			"none; what the tool returned is output")
+			"none; what the tool returned is output, or incomplete where that cannot be told")
 	}
+	message := cmp.Or(q.Message, "no reason was given")
 	t.outcome.ExternalRef = q.ExternalRef
-	if len(q.Output) > 0 {
+	switch {
+	case q.Incomplete:
+		t.outcome.Output = untold(message)
+	case len(q.Output) > 0:
 		t.outcome.Output = q.Output
-	}
-	message := q.Message
-	if message == "" {
-		message = "no reason was given"
 	}
 	switch q.Outcome {
 	case "not_taken":

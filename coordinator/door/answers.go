@@ -100,6 +100,7 @@ type Acts struct {
 	Code        string          `json:"code,omitempty"`
 	Message     string          `json:"message,omitempty"`
 	Output      json.RawMessage `json:"output,omitempty" doc:"sealed values stay sealed"`
+	Incomplete  bool            `json:"incomplete,omitempty" doc:"not all of its output is recorded"`
 	ExternalRef string          `json:"external_ref,omitempty"`
 	Verdict     string          `json:"verdict,omitempty"`
 	Undone      bool            `json:"undone,omitempty" doc:"what it did is not there any more: the plan goes on without it, or was undone after its commit"`

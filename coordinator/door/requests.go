@@ -49,7 +49,8 @@ type Outcome struct {
 	Outcome     string          `json:"outcome" req:"1" enum:"completed,not_taken,in_doubt" doc:"completed: it happened. not_taken: the tool's answer proves that it did not. in_doubt: everything else"`
 	Output      json.RawMessage `json:"output" doc:"of what completed; the undo's arguments read it"`
 	ExternalRef string          `json:"external_ref" doc:"what the provider calls the effect, for people and probes"`
-	Message     string          `json:"message" doc:"of what did not complete: what the tool said"`
+	Incomplete  bool            `json:"incomplete" doc:"of what completed: its output cannot be told, since JSON does not have it or it is larger than a request. An undo that reads it is left to the owner; not with output"`
+	Message     string          `json:"message" doc:"of what did not complete: what the tool said; with incomplete, why"`
 }
 
 // Report is the request of plan.report.

@@ -83,6 +83,7 @@ export interface Act {
   code?: string;
   message?: string;
   output?: unknown;
+  incomplete?: boolean; // not all of its output is recorded
   external_ref?: string;
   verdict?: string;
   undone?: boolean; // what it did is not there any more: the plan goes on without it, or was undone after its commit
@@ -180,7 +181,7 @@ export class Plan {
   putBlob(value: Uint8Array | string, options?: { type?: string; signal?: AbortSignal }): Promise<BlobRef>;
   /** Reads a value by what putBlob has returned. */
   getBlob(ref: BlobRef, options?: { signal?: AbortSignal }): Promise<Uint8Array>;
-  settle(action: string, outcome: "completed" | "not_taken" | "in_doubt", options?: { output?: unknown; externalRef?: string; message?: string }): Promise<any>;
+  settle(action: string, outcome: "completed" | "not_taken" | "in_doubt", options?: { output?: unknown; incomplete?: boolean; externalRef?: string; message?: string }): Promise<any>;
   savepoint(name: string): Promise<State>;
   unwindTo(savepoint: string, reason?: string): Promise<void>;
   /** Moves the deadline of the open plan: to so long from now, as in "2h", or to a Date. */

@@ -281,7 +281,7 @@ export class Plan {
       output = await until(call.signal, Promise.resolve().then(() => forward(call)));
     } catch (error) {
       const [refused, message] = await refusalIn(error, notTaken);
-      await this.#failed(call.action, refused ? "not_taken" : "in_doubt", message);
+      await this.#told(call.action, { outcome: refused ? "not_taken" : "in_doubt" }, message);
       throw error;
     } finally {
       stop?.();
@@ -336,23 +336,22 @@ export class Plan {
   }
 
   /** Tells an outcome, and where its message is refused, tells it without. */
-  async #failed(action, outcome, message) {
+  async #told(action, outcome, message) {
     try {
-      await this.#ask("plan.outcome", { action, outcome, message: message || undefined });
+      await this.#ask("plan.outcome", { action, ...outcome, message: message || undefined });
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      await this.#ask("plan.outcome", { action, outcome });
+      await this.#ask("plan.outcome", { action, ...outcome });
     }
   }
 
-  /** Tells that the tool has done it, and where its output cannot be told, tells that without. */
+  /** Tells that the tool has done it, and where its output cannot be told, tells that. */
   async #completed(action, output) {
     try {
       await this.#ask("plan.outcome", { action, outcome: "completed", output });
     } catch (error) {
       if (error instanceof SagenbaumError && !(error instanceof Refused)) throw error;
-      await this.#ask("plan.outcome", { action, outcome: "in_doubt",
-        message: told(`done, and its output cannot be told: ${told(error)}`) });
+      await this.#told(action, { outcome: "completed", incomplete: true }, told(error));
       throw error;
     }
   }
@@ -400,8 +399,8 @@ export class Plan {
   }
 
   /** Tells what became of an action of a process that has ended. */
-  settle(action, outcome, { output, externalRef, message } = {}) {
-    return this.#ask("plan.outcome", { action, outcome, output, external_ref: externalRef, message });
+  settle(action, outcome, { externalRef, ...rest } = {}) {
+    return this.#ask("plan.outcome", { action, outcome, external_ref: externalRef, ...rest });
   }
 
   savepoint(name) { return this.#ask("plan.savepoint", { savepoint: name }); }

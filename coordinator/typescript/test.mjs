@@ -357,8 +357,12 @@ test("errors and outputs that cannot be told as they are leave a known outcome",
   await assert.rejects(p.do("page.read", "b", () => { throw new Error("half \ud83d"); }), Error);
   await assert.rejects(p.do("page.read", "c", () => 1n), TypeError);
   await assert.rejects(p.do("page.read", "d", () => "x".repeat(300_000)), Refused);
+  const cycle = {};
+  cycle.of = cycle;
+  await assert.rejects(p.do("page.read", "e", () => cycle), TypeError);
   const { acts } = await p.get();
-  assert.deepEqual(acts.map((a) => a.outcome), ["in_doubt", "in_doubt", "in_doubt", "in_doubt"]);
+  assert.deepEqual(acts.map((a) => a.outcome), ["in_doubt", "in_doubt", "completed", "completed", "completed"]);
+  assert.deepEqual(acts.map((a) => a.incomplete), [undefined, undefined, true, true, true]);
   await p.fail("enough");
   await assert.rejects(sb.plan({ id: "js-half" }, async () => { throw new Error("half \ud83d"); }), /half/);
   assert.equal((await sb.ask("plan.wait", { plan: "js-half" })).ended, true);
@@ -384,7 +388,7 @@ test("what JSON does not have is refused with its path, before anything is sent"
   assert.deepEqual((await p.get()).acts ?? [], []);
   await assert.rejects(p.do("page.read", {}, () => ({ price: NaN }), { id: "done" }), /output.price: NaN/);
   const [act] = (await p.get()).acts;
-  assert.deepEqual([act.action, act.outcome], ["done", "in_doubt"]); // it has happened
+  assert.deepEqual([act.action, act.outcome, act.incomplete], ["done", "completed", true]);
   const at = new Date(0), both = { n: 1.5, none: undefined };
   assert.deepEqual(await p.do("page.read", { at, a: both, b: [both, null] }, ({ input }) => input.b), [both, null]);
   await p.fail("enough");

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"unicode/utf8"
@@ -34,7 +35,11 @@ func Encode(field string, value any) (encoded json.RawMessage, err error) {
 		return bytes.Clone(raw), exact(field, raw, nil) // it is read after the call has returned
 	}
 	data, err := json.Marshal(value)
-	if err != nil {
+	var refused *ledger.Refused
+	switch {
+	case errors.As(err, &refused): // by the value itself, which knows what would be right
+		return nil, refused
+	case err != nil:
 		return nil, ledger.Refuse(field, err.Error(), wantValue)
 	}
 	return data, exact(field, data, value)

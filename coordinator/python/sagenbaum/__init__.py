@@ -188,20 +188,19 @@ class _PlanState:
         if state["state"] != "open":
             raise Conflict({"status": 409, "code": "conflict", "problem": f"the plan is {state['state']}"})
 
-    def _failed(self, action: str, told: dict[str, Any]) -> None:
+    def _told(self, action: str, told: dict[str, Any]) -> None:
         """Tells an outcome, and where its message is refused, tells it without."""
         try:
             self._ask("plan.outcome", action=action, **told)
         except Refused:
-            self._ask("plan.outcome", action=action, outcome=told["outcome"])
+            self._ask("plan.outcome", action=action, **{**told, "message": None})
 
     def _completed(self, action: str, output: Any) -> Any:
         fields = {"output": output} if output is not None else {}
         try:
             self._ask("plan.outcome", action=action, outcome="completed", **fields)
         except (Refused, TypeError, ValueError, RecursionError) as error:
-            self._failed(action, {"outcome": "in_doubt",
-                                  "message": "done, and its output cannot be told: " + _text(error)})
+            self._told(action, {"outcome": "completed", "incomplete": True, "message": _text(error)})
             raise
         return output
 
@@ -256,7 +255,7 @@ class Plan(_PlanState):
                 with _calling(Call(key, self.id, action, input)) as made:
                     output = forward(made) if _wants_call(forward) else forward()
             except BaseException as error:
-                self._failed(action, _outcome(error, not_taken))
+                self._told(action, _outcome(error, not_taken))
                 raise
             return self._completed(action, output)
 
@@ -532,7 +531,7 @@ class AsyncPlan:
                     if inspect.isawaitable(output):
                         output = await output
             except BaseException as error:
-                told = functools.partial(p._failed, action, _outcome(error, not_taken))
+                told = functools.partial(p._told, action, _outcome(error, not_taken))
                 await asyncio.shield(self._threads.store(told))
                 raise
             return await self._threads.store(p._completed, action, output)
