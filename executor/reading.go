@@ -149,12 +149,14 @@ func (p *Plan) Committing() bool { return p.p.committing() }
 func (p *Plan) InDoubt() bool { return p.p.doubtsIn() }
 
 // UndoneInPart reports whether an action was undone in a part of its plan after which the plan went
-// on: what it did is not there any more.
+// on: what it did is not there any more. Of what its owner has answered for, that is so only where
+// the answer says it: one that skips it claims nothing.
 func (a *Action) UndoneInPart() bool {
 	p, row := a.plan().row, a.Row
 	switch {
 	case !settled(row.Undo), row.Outcome == rowspb.Outcome_OUTCOME_FAILED,
-		row.Undo == rowspb.Undo_UNDO_RESOLVED && letStand(row.Resolution):
+		row.Undo == rowspb.Undo_UNDO_RESOLVED &&
+			row.Resolution.GetOutcome() != pb.Resolution_RESOLUTION_DONE:
 		return false
 	case p.Unwinding != nil: // not in the unwind of the present, or that it has ended with
 		return laterThan(p.Unwinding, row.Settled)
