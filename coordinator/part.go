@@ -240,6 +240,14 @@ type PastUndo struct {
 	ResolvedReason string
 }
 
+// undoOf is the undo of an action, of a staged one that is not made any more: dropped.
+func undoOf(past api.PastAction) string {
+	if past.ToDrop {
+		return undoDropped
+	}
+	return past.Undo
+}
+
 // PastSavepoint is a savepoint of it.
 type PastSavepoint struct {
 	Name   string
@@ -271,7 +279,7 @@ func (c *Coordinator) Past(ctx context.Context, plan string, sequence uint64) (P
 		past.Actions = append(past.Actions, PastUndo{Recorded: Recorded{Action: a.Action,
 			Capability: registered.Capability, Outcome: a.Outcome, Code: a.Code, Message: a.Message,
 			Input: a.Input, Undone: a.Undone}, DutyOf: a.DutyOf, Staged: registered.Deliver != nil,
-			Undo: a.Undo, Note: a.Note,
+			Undo: undoOf(a), Note: a.Note,
 			Resolution: a.Resolution, ResolvedBy: a.ResolvedBy, ResolvedReason: a.ResolvedReason})
 		before[a.Number] = len(past.Actions)
 	}

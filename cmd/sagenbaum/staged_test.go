@@ -142,7 +142,20 @@ func TestADeliveryIsStoppedByACancel(t *testing.T) {
 	says(t, s.run(t, cli.ExitGood, "plan cancel --help"), "Of PLAN~0, which delivers what is staged")
 	s.run(t, cli.ExitLook, "plan cancel q~0 --reason 'wrong list' --actor ana --wait")
 	says(t, s.run(t, cli.ExitLook, "plan show q~0"), "delivers q, stopped (wrong list")
-	says(t, s.run(t, cli.ExitGood, "plan why q~0"), "its deliveries were stopped by ana: wrong list")
+	says(t, s.run(t, cli.ExitGood, "plan why q~0"), "its deliveries were stopped by ana: wrong list",
+		"cy is to be dropped and waits for what is delivered before it")
+	for _, of := range []string{"q", "q~0"} {
+		r := s.run(t, map[string]int{"q": cli.ExitGood, "q~0": cli.ExitLook}[of], "plan tree "+of)
+		says(t, r, "letter.send       not made  ── to be dropped")
+		never(t, r, "delivering", "to be delivered")
+	}
+	says(t, s.run(t, cli.ExitLook, "plan show q~0"), "not made, to be dropped")
+	never(t, s.run(t, cli.ExitLook, "plan preview q"), "to be delivered")
+	r := s.run(t, cli.ExitLook, "quarantine show q~0 nowhere")
+	says(t, r, "then        drops 1 (cy) letter.send; --halt leaves that as it is",
+		"retry       refused now: there is nothing to retry: the deliveries of plan q were stopped at ")
+	never(t, r, "make it again", "then        delivers", "quarantine retry")
+	s.run(t, cli.ExitConflict, "quarantine retry q~0 nowhere --force --reason x", "were stopped at ")
 	s.run(t, cli.ExitGood, "quarantine skip q~0 nowhere --reason gone --actor ana")
 	says(t, s.run(t, cli.ExitGood, "plan tree q"), "resolved: in plan q~0", "dropped")
 	if got := s.plan(t, "q~0").State; got != ledger.StateResolved {

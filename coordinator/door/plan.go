@@ -450,6 +450,8 @@ func deliveryOf(id, state string, past api.PastAction) string {
 	switch {
 	case past.Undo == "", !ledger.ValidToken(id) && !delivers(id):
 		return ""
+	case past.ToDrop:
+		return "dropped"
 	case slices.Contains([]string{"staged", ledger.StateDelivering, ledger.StateDelivered, "dropped"},
 		past.Undo):
 		return past.Undo

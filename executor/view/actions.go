@@ -71,6 +71,7 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 		strings.HasPrefix(row.Note, "in doubt") { // as it was, until its agent said so
 		seen.Note = ""
 	}
+	seen.ToDrop = a.ToDrop()
 	seen.WaitsFor, seen.Faster = r.waitOf(p, a), faster(p, a)
 	if row.Undo == rowspb.Undo_UNDO_DISPATCHED { // of an attempt that has ended it says nothing
 		seen.Progress, seen.ProgressNs = row.Progress.GetNote(), row.Progress.GetNs()

@@ -64,7 +64,7 @@ func (r *Reader) pastAction(p *executor.Plan, a *executor.Action) api.PastAction
 			row.Outcome == rowspb.Outcome_OUTCOME_UNKNOWN,
 		Compensation: c.GetCapability(), HandlerVersion: c.GetHandlerVersion(),
 		Owed: handlerNeeded(p, a), Undone: a.UndoneInPart(),
-		Undo: a.Undo(), Note: row.Note,
+		Undo: a.Undo(), ToDrop: a.ToDrop(), Note: row.Note,
 	}
 	if row.Resolution != nil {
 		past.Resolution, past.ResolvedBy = a.Resolution(), row.Resolution.Actor

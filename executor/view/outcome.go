@@ -231,7 +231,7 @@ func (r *Reader) delivery(d *api.Delivery, u *executor.Plan, under string) {
 			list = &d.Delivered
 		case undo == rowspb.Undo_UNDO_QUARANTINED, undo == rowspb.Undo_UNDO_RESOLVED:
 			list = &d.Owner
-		case undo == rowspb.Undo_UNDO_SKIPPED, ended: // its owner has left it as it is
+		case undo == rowspb.Undo_UNDO_SKIPPED, a.ToDrop(), ended: // its owner has left it as it is
 			list = &d.Dropped
 		}
 		if len(*list) < deliveryMax {

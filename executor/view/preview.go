@@ -148,7 +148,7 @@ func (r *Reader) deliveries(p *executor.Plan, under string, names *[]string) {
 		a := p.Action(n)
 		if c := r.core.Plan(a.Fixed.Child); a.Fixed.Child != "" && c != nil {
 			r.deliveries(c, c.ID+"/", names)
-		} else if undo := a.Undo(); undo == "staged" || undo == ledger.StateDelivering {
+		} else if undo := a.Undo(); undo == "staged" || undo == ledger.StateDelivering && !a.ToDrop() {
 			*names = append(*names, under+a.Fixed.Id)
 		}
 	}

@@ -163,7 +163,7 @@ func (r *Reader) waits(p *executor.Plan, of *executor.Action) (views []api.Wait)
 			continue
 		}
 		views = append(views, api.Wait{Number: int(n), Action: a.Fixed.Id, Undo: a.Undo(),
-			For: r.waitsFor(p, a)})
+			For: r.waitsFor(p, a), ToDrop: a.ToDrop()})
 	}
 	return views
 }

@@ -100,6 +100,7 @@ type PastAction struct {
 	// What has become of its undo, as an Action of plan.show says it; no Undo: the host has an
 	// earlier version.
 	Undo           string `json:"undo,omitempty"`
+	ToDrop         bool   `json:"to_drop,omitempty"`    // as an Action of plan.show says it
 	Note           string `json:"note,omitempty"`       // why it is skipped, failed or quarantined
 	Resolution     string `json:"resolution,omitempty"` // its owner's answer: done, lost, accepted
 	ResolvedBy     string `json:"resolved_by,omitempty"`

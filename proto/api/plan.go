@@ -99,7 +99,10 @@ type Action struct {
 	// quarantined, resolved. Ahead: its dispatch is recorded, and counts from the success of the
 	// undo before it on. Of a staged act: staged, delivering, delivered, dropped, quarantined or
 	// resolved; of what delivers it, delivered and dropped instead of compensated and skipped.
-	Undo         string `json:"undo"`
+	Undo string `json:"undo"`
+	// ToDrop: of a staged act, or of what delivers it: its deliveries were stopped before it was made,
+	// and it is dropped when its turn comes.
+	ToDrop       bool   `json:"to_drop,omitempty"`
 	Compensation string `json:"compensation,omitempty"`
 	// Handler: version of the handler in the agent's code that undoes it.
 	Handler    string `json:"handler,omitempty"`

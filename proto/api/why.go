@@ -73,6 +73,7 @@ type Wait struct {
 	Action string `json:"action"`
 	Undo   string `json:"undo"` // owed, ahead, ready, dispatched, waiting, quarantined, exhausted
 	For    string `json:"for"`
+	ToDrop bool   `json:"to_drop,omitempty"` // its deliveries were stopped: it is dropped then
 }
 
 // WhyStep is one lease of the chain: what it turned at, and that it fired.

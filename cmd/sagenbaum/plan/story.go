@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
+	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
@@ -20,7 +21,10 @@ import (
 //	             read plan.status = "failed" (sequence 9)
 func writeStory(w io.Writer, p cli.Pen, why api.Why) {
 	for _, wait := range why.Waits {
-		if why.Delivers && wait.Undo == "owed" {
+		switch {
+		case wait.ToDrop:
+			wait.Undo = render.ToBeDropped
+		case why.Delivers && wait.Undo == "owed":
 			wait.Undo = "to be delivered"
 		}
 		fmt.Fprintf(w, "action %d %s is %s and waits for %s\n", wait.Number, wait.Action,

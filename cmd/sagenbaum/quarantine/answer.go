@@ -240,6 +240,9 @@ func answerable(plan api.Plan, a api.Action, w cli.OwnerWord,
 	case wasDelivered(a):
 		return cli.Fail(cli.ExitFailed, show, "there is nothing to retry: %s was delivered",
 			a.Capability)
+	case render.Delivers(a) && plan.Stopped != "":
+		return cli.Fail(cli.ExitConflict, show, "there is nothing to retry: the deliveries of plan %s "+
+			"were stopped at %s", plan.Origin, plan.Stopped)
 	case w.Overwrite && a.Unchanged == "":
 		return cli.Fail(cli.ExitFailed, show,
 			"there is nothing to overwrite: the contract of action %s has no unchanged", number)

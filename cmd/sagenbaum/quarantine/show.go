@@ -20,8 +20,10 @@ type Obligation struct {
 	Plan     api.Plan   `json:"plan"` // without its actions
 	Action   api.Action `json:"action"`
 	Attempts []api.Undo `json:"attempts"` // of its undo, in order
-	// actions that are undone once it is answered, unless with --halt
-	Waiting []string      `json:"waiting"`
+	// actions that are undone, or delivered, once it is answered, unless with --halt
+	Waiting []string `json:"waiting"`
+	// acts that are dropped then: their deliveries were stopped before they were made
+	Drops   []string      `json:"drops,omitempty"`
 	Answers []ownerChoice `json:"answers"` // empty when it is not quarantined
 }
 
@@ -76,8 +78,8 @@ func obligation(ctx context.Context, c *cli.Client, id, action string) (Obligati
 // ObligationOf asks for the attempts of an action's undo and says what its owner can answer.
 func ObligationOf(ctx context.Context, c *cli.Client, plan api.Plan,
 	a api.Action) (Obligation, error) {
-	o := Obligation{Action: a, Attempts: []api.Undo{}, Waiting: waitingFor(plan, a),
-		Answers: choices(plan, a, time.Now())}
+	o := Obligation{Action: a, Attempts: []api.Undo{}, Answers: choices(plan, a, time.Now())}
+	o.Waiting, o.Drops = waitingFor(plan, a)
 	if !render.IsOrphan(a) {
 		answer, err := c.Undos(ctx, api.UndoQuery{Plan: plan.Plan, Action: a.Action},
 			undosOfOne)
@@ -96,13 +98,13 @@ func ObligationOf(ctx context.Context, c *cli.Client, plan api.Plan,
 const undosOfOne = 1000
 
 // waitingFor are the actions that an unwind has not come to because they came
-// before this one, the latest first.
-func waitingFor(plan api.Plan, a api.Action) []string {
+// before this one, the latest first; drops: those that are not made any more.
+func waitingFor(plan api.Plan, a api.Action) (waiting, drops []string) {
 	before := map[int]bool{}
 	for _, n := range a.After {
 		before[n] = true
 	}
-	waiting := []string{}
+	waiting = []string{}
 	for i := len(plan.Actions) - 1; i >= 0; i-- {
 		b := plan.Actions[i]
 		if !before[b.Number] {
@@ -111,11 +113,14 @@ func waitingFor(plan api.Plan, a api.Action) []string {
 		for _, n := range b.After {
 			before[n] = true
 		}
-		if b.Undo == "owed" {
+		switch {
+		case b.ToDrop:
+			drops = append(drops, render.EntryText(b))
+		case b.Undo == "owed":
 			waiting = append(waiting, render.EntryText(b))
 		}
 	}
-	return waiting
+	return waiting, drops
 }
 
 // choices are the answers to a quarantined action, and what each would do.
@@ -146,7 +151,7 @@ func choices(plan api.Plan, a api.Action, now time.Time) []ownerChoice {
 		choice := ownerChoice{Answer: as, Does: does[as], Command: answerCommand(plan.Plan, a, as)}
 		if err := answerable(plan, a, cli.OwnerWord{As: as}, now); err != nil {
 			choice.Refused = err.Error()
-			if render.Alive(a, now) && a.Compensation != "" {
+			if answerable(plan, a, cli.OwnerWord{As: as, Force: true}, now) == nil {
 				choice.Refused += "; --force is a decision of its own"
 			} else {
 				choice.Does, choice.Command = "", ""
@@ -317,8 +322,16 @@ func attemptText(u api.Undo) string {
 	return text
 }
 
-// goesOn is what a plan does with what waited for an answer; true: it delivers.
-var goesOn = map[bool]string{true: "delivers ", false: "undoes "}
+// goesOn is what a plan does with what waited for an answer.
+func goesOn(plan api.Plan) string {
+	switch {
+	case plan.Stopped != "": // it was delivered, and is undone by its owner or not at all
+		return "asks its owner about "
+	case plan.Delivers:
+		return "delivers "
+	}
+	return "undoes "
+}
 
 func writeChoices(w io.Writer, p cli.Pen, o Obligation) {
 	fmt.Fprintf(w, "\n%s\n", p.Bold("answers"))
@@ -338,9 +351,15 @@ func writeChoices(w io.Writer, p cli.Pen, o Obligation) {
 		}
 	}
 	then := "nothing else of the plan waits for it"
+	var does []string
+	if len(o.Drops) > 0 {
+		does = append(does, "drops "+cli.Clip(strings.Join(o.Drops, ", "), 400))
+	}
 	if len(o.Waiting) > 0 {
-		then = goesOn[o.Plan.Delivers] + cli.Clip(strings.Join(o.Waiting, ", "), 400) +
-			"; --halt leaves that as it is"
+		does = append(does, goesOn(o.Plan)+cli.Clip(strings.Join(o.Waiting, ", "), 400))
+	}
+	if len(does) > 0 {
+		then = strings.Join(does, "; ") + "; --halt leaves that as it is"
 	}
 	fmt.Fprintf(w, "  %-11s %s\n", "then", then)
 }

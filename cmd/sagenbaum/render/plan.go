@@ -75,7 +75,10 @@ func writeAction(w io.Writer, p cli.Pen, a api.Action, now time.Time) {
 		return
 	}
 	undo := a.Undo
-	if Delivers(a) && (undo == "owed" || undo == "ready") {
+	switch {
+	case a.ToDrop:
+		undo = ToBeDropped
+	case Delivers(a) && (undo == "owed" || undo == "ready"):
 		undo = toBeDelivered
 	}
 	fmt.Fprintf(w, "\n%s  %s, %s, %s\n", p.Bold(EntryText(a)), ClassText(a), outcomeWord(a),

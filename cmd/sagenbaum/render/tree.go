@@ -225,7 +225,7 @@ func originWord(plan api.Plan) string {
 func outcomeWord(a api.Action) string {
 	switch {
 	case !a.Staged || a.Outcome != "unknown":
-	case a.Undo == undoStaged, a.Undo == undoDropped, Delivers(a) && a.Attempt == 0:
+	case a.ToDrop, a.Undo == undoStaged, a.Undo == undoDropped, Delivers(a) && a.Attempt == 0:
 		return "not made"
 	case a.Undo == ledger.StateDelivered:
 		return "completed"
@@ -263,8 +263,8 @@ func undoText(p cli.Pen, a api.Action, now time.Time, room int) string {
 		why = "" // what its plan waited for is over
 	}
 	line := p.State(a.Undo) + strings.TrimPrefix(plain, a.Undo)
-	if rest, is := strings.CutPrefix(plain, toBeDelivered); is {
-		line = p.State(toBeDelivered) + rest
+	if plain == toBeDelivered || plain == ToBeDropped {
+		line = p.State(plain)
 	}
 	if why != "" {
 		line += ": " + cli.Clip(why, min(120, max(48, room-utf8.RuneCountInString(plain)-2)))
@@ -275,8 +275,14 @@ func undoText(p cli.Pen, a api.Action, now time.Time, room int) string {
 // toBeDelivered is what is owed, or ready, of an act that was staged.
 const toBeDelivered = "to be delivered"
 
+// ToBeDropped is what a staged act is whose deliveries were stopped before it was made.
+const ToBeDropped = "to be dropped"
+
 // undoWord is the state of an undo with what belongs to it.
 func undoWord(a api.Action, now time.Time) string {
+	if a.ToDrop {
+		return ToBeDropped
+	}
 	line := a.Undo
 	switch a.Undo {
 	case "owed", "ready":

@@ -291,8 +291,8 @@ func (v *visit) ownerWord(plan api.Plan, a api.Action) (*pb.Record, error) {
 		)
 	case as != "retry" && !resolves:
 		return nil, failed(http.StatusBadRequest, "Choose one of the answers.", "no answer was chosen")
-	case as == "retry" && retryRefused(a, force, time.Now()) != "":
-		return nil, failed(http.StatusConflict, "", "%s", retryRefused(a, force, time.Now()))
+	case as == "retry" && retryRefused(plan, a, force, time.Now()) != "":
+		return nil, failed(http.StatusConflict, "", "%s", retryRefused(plan, a, force, time.Now()))
 	case resolves && as != "skipped" && evidence == "":
 		return nil, failed(
 			http.StatusBadRequest, "Name it, as in ticket:OPS-91; or skip, which claims nothing.",
@@ -360,7 +360,7 @@ func (v *visit) judge() error {
 }
 
 // retryRefused says why the undo of a quarantined action cannot be tried again now.
-func retryRefused(a api.Action, force bool, now time.Time) string {
+func retryRefused(plan api.Plan, a api.Action, force bool, now time.Time) string {
 	switch {
 	case a.Number == 0:
 		return "there is nothing to retry: its record was refused"
@@ -368,6 +368,9 @@ func retryRefused(a api.Action, force bool, now time.Time) string {
 		return "there is nothing to retry: " + a.Capability + " has no inverse"
 	case a.Staged && a.Outcome == "completed":
 		return "there is nothing to retry: " + a.Capability + " was delivered"
+	case a.Staged && plan.Stopped != "":
+		return "there is nothing to retry: the deliveries of plan " + plan.Origin + " were stopped at " +
+			plan.Stopped
 	case a.Undo == "dispatched" && !force:
 		return fmt.Sprintf("attempt %d is on its way and has no answer", a.Attempt)
 	case a.AliveNs > now.UnixNano() && !force:

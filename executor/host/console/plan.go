@@ -132,15 +132,16 @@ func (v *visit) obligation() error {
 	if err != nil {
 		return err
 	}
-	body := web.Obligation{Plan: plan, Action: a, Waiting: waitingFor(plan, a)}
+	body := web.Obligation{Plan: plan, Action: a}
+	body.Waiting, body.Drops = waitingFor(plan, a)
 	if a.Number != 0 {
 		body.Attempts = v.undos(
 			api.UndoQuery{Plan: plan.Plan, Action: a.Action, Limit: attemptsShown},
 		)
 	}
 	now := v.now()
-	body.NoRetry = retryRefused(a, false, now)
-	body.Forced = body.NoRetry != "" && retryRefused(a, true, now) == ""
+	body.NoRetry = retryRefused(plan, a, false, now)
+	body.Forced = body.NoRetry != "" && retryRefused(plan, a, true, now) == ""
 	if plan.State == ledger.StateQuarantined || plan.State == ledger.StateCommitting ||
 		plan.State == ledger.StateUnwinding {
 		if answer, err := ask(
@@ -181,8 +182,8 @@ func (v *visit) review() error {
 }
 
 // waitingFor are the actions that an unwind has not come to because they came before
-// this one, the latest first.
-func waitingFor(plan api.Plan, a api.Action) (waiting []api.Action) {
+// this one, the latest first; drops: those that are not made any more.
+func waitingFor(plan api.Plan, a api.Action) (waiting, drops []api.Action) {
 	before := map[int]bool{}
 	for _, n := range a.After {
 		before[n] = true
@@ -194,9 +195,12 @@ func waitingFor(plan api.Plan, a api.Action) (waiting []api.Action) {
 		for _, n := range b.After {
 			before[n] = true
 		}
-		if b.Undo == "owed" {
+		switch {
+		case b.ToDrop:
+			drops = append(drops, b)
+		case b.Undo == "owed":
 			waiting = append(waiting, b)
 		}
 	}
-	return waiting
+	return waiting, drops
 }

@@ -137,7 +137,8 @@ type Obligation struct {
 	Plan     api.Plan
 	Action   api.Action
 	Attempts []api.Undo
-	Waiting  []api.Action // undone once it is answered
+	Waiting  []api.Action // undone, or delivered, once it is answered
+	Drops    []api.Action // dropped then: their deliveries were stopped before they were made
 	NoRetry  string       // why it cannot be tried again now
 	Forced   bool         // it could, with force
 	Preview  api.Preview

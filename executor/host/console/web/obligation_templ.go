@@ -5,6 +5,8 @@ package web
 import (
 	"cmp"
 	"strconv"
+
+	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
 //go:noinline
@@ -217,20 +219,33 @@ func (b Obligation) answer(p *Page) component {
 		} else {
 			b.form(p)(out)
 		}
+		if len(b.Drops) > 0 {
+			then("Then is dropped: ", b.Drops)(out)
+		}
 		if len(b.Waiting) > 0 {
-			out.markup("<p class=\"note\">")
-			escaped(out, b.then())
-			out.markup(" ")
-			for i, w := range b.Waiting {
-				escaped(out, comma(i))
-				strong(strconv.Itoa(w.Number) + " " + w.Capability)(out)
-			}
-			escaped(out, ".")
-			out.markup("</p>")
-		} else {
+			then(b.then(), b.Waiting)(out)
+		}
+		if len(b.Drops)+len(b.Waiting) == 0 {
 			out.markup("<p class=\"note\">Nothing else of the plan waits for it.</p>")
 		}
 		out.markup("</section>")
+	}
+}
+
+// then is what an answer lets go on.
+//
+//go:noinline
+func then(does string, actions []api.Action) component {
+	return func(out *out) {
+		out.markup("<p class=\"note\">")
+		escaped(out, does)
+		out.markup(" ")
+		for i, a := range actions {
+			escaped(out, comma(i))
+			strong(strconv.Itoa(a.Number) + " " + a.Capability)(out)
+		}
+		escaped(out, ".")
+		out.markup("</p>")
 	}
 }
 

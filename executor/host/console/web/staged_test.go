@@ -19,9 +19,12 @@ func TestAPageTellsOfADeliveryInWordsOfItsOwn(t *testing.T) {
 		a.Compensation, a.Outcome = "mail.send", outcome
 		return a
 	}
+	stopped := func(undo string) api.Action { a := in(undo, "unknown"); a.ToDrop = true; return a }
 	committed := api.Plan{Plan: "p", State: "committed", DeliveredAs: "p~0"}
 	delivers := api.Plan{Plan: "p~0", State: "quarantined", Origin: "p", Delivers: true, Stopped: "9.0-ab",
 		ActionCount: 1}
+	delivering := delivers
+	delivering.Stopped = ""
 	with := func(p api.Plan, a api.Action) Plan {
 		p.Actions = []api.Action{a}
 		return Plan{Tree: *NewTree(p, 0)}
@@ -44,9 +47,15 @@ func TestAPageTellsOfADeliveryInWordsOfItsOwn(t *testing.T) {
 			"undone by|owed|Preview an unwind", "/plans/p"},
 		"under way": {with(delivers, in("dispatched", "unknown")),
 			"delivering|1, of which the last is delivered first", "undoing|in order of registration", ""},
-		"to be answered": {Obligation{Plan: delivers, Action: in("quarantined", "unknown"), Waiting: []api.Action{act}},
+		"to be answered": {Obligation{Plan: delivering, Action: in("quarantined", "unknown"), Waiting: []api.Action{act}},
 			"Its delivery|it needs no delivery any more|Then is delivered: |Make nothing of what is staged after it",
 			"undone|Its undo|came after", ""},
+		"stopped":              {with(delivers, stopped("owed")), "to be dropped", "to be delivered", ""},
+		"stopped, in its plan": {with(committed, stopped("delivering")), "to be dropped", "delivering", ""},
+		"to be answered, stopped": {Obligation{Plan: delivers, Action: in("quarantined", "unknown"),
+			Drops: []api.Action{stopped("owed")}, NoRetry: "the deliveries were stopped"},
+			"Then is dropped: |the deliveries were stopped|Leave what it came after as it is",
+			"Then is delivered|make it again|Nothing else", ""},
 		"to be undone": {Obligation{Plan: delivers, Action: in("quarantined", "completed"), NoRetry: "it was delivered"},
 			"it was undone by other means|it was delivered", "needs no delivery", ""},
 		"a preview": {Preview{Preview: api.Preview{Plan: "p", State: "open", Deliveries: []string{"m", "q/n"}}},

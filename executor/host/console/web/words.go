@@ -218,6 +218,9 @@ func elsewhere(a api.Action) bool { return a.Staged && !delivers(a) }
 
 // undoWord is the state of an undo, or of a delivery.
 func undoWord(a api.Action) string {
+	if a.ToDrop {
+		return "to be dropped"
+	}
 	if delivers(a) && (a.Undo == "owed" || a.Undo == "ready") {
 		return "to be delivered"
 	}
@@ -254,7 +257,7 @@ func (b Plan) inOrder() string {
 
 // halt is what an answer that halts leaves.
 func (b Obligation) halt() string {
-	if toDeliver(b.Action) {
+	if toDeliver(b.Action) && b.Plan.Stopped == "" {
 		return "Make nothing of what is staged after it"
 	}
 	return "Leave what it came after as it is"
@@ -262,7 +265,13 @@ func (b Obligation) halt() string {
 
 // then begins what an answer lets go on.
 func (b Obligation) then() string {
-	return when(b.Plan.Delivers, "Then is delivered: ") + when(!b.Plan.Delivers, "Then is undone: ")
+	switch {
+	case b.Plan.Stopped != "": // it was delivered, and is undone by its owner or not at all
+		return "Then its owner is asked about: "
+	case b.Plan.Delivers:
+		return "Then is delivered: "
+	}
+	return "Then is undone: "
 }
 
 // deliveries begins what is delivered where the plan is not undone.
