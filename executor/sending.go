@@ -422,8 +422,8 @@ func (s about) deliveredFound(k *pb.ProbeAnswered) {
 	}
 }
 
-// toDrop reports whether a staged act, or what delivers it, is not made any more although nothing has
-// settled it yet: its deliveries were stopped, and it is dropped when its turn comes.
+// toDrop reports whether a staged act, or what delivers it, is not made any more although nothing
+// has settled it yet: its deliveries were stopped, and it is dropped when its turn comes.
 func toDrop(a *action) bool {
 	if row := a.plan.row; !row.Delivers && row.DeliveredAs != "" && staged(a) {
 		if a = a.plan.s.byName(row.DeliveredAs, a.fixed.Id); a == nil {
