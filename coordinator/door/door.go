@@ -207,13 +207,24 @@ func ask[Q, A any](ctx context.Context, d *Door, who Caller, v api.Verb[Q, A], q
 	return answer, err
 }
 
-// readReply reads the answer of an executor. The error is the *api.Problem that came instead of it.
+// readReply reads the answer of an executor. The error is the *api.Problem that came instead of it,
+// or an *Error: the executor has too many questions.
 func readReply(reply Raw, answer any) error {
 	err := api.DecodeAnswer(reply, answer)
-	if err != nil && !errors.As(err, new(*api.Problem)) {
-		err = fmt.Errorf("cannot read the answer of an executor: %w", err)
+	var problem *api.Problem
+	switch {
+	case errors.As(err, &problem) && problem.Field == api.CodeQuestions:
+		return tooMany(api.CodeQuestions, problem.Text)
+	case err != nil && problem == nil:
+		return fmt.Errorf("cannot read the answer of an executor: %w", err)
 	}
 	return err
+}
+
+// tooMany refuses what is more at once than a limit of the door, or of an executor, allows.
+func tooMany(limit, problem string) *Error {
+	return &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: limit, Problem: problem,
+		Want: "the same, later", Stored: StoredNothing}
 }
 
 // asRaw is ask for an answer as it comes.

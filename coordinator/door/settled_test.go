@@ -117,3 +117,22 @@ func TestAHostThatIsBehindIsAskedAgain(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestAnExecutorWithTooManyQuestionsIsAskedLater: that it refuses one says nothing about the plan.
+func TestAnExecutorWithTooManyQuestionsIsAskedLater(t *testing.T) {
+	l := newLive(t)
+	l.halt()
+	for _, v := range []api.Call{api.FactGet.Call, api.ReviewLs.Call, api.PlanOutcome.Call} {
+		if _, err := l.root.Subscribe(v.Subject(tenant), func(m *nats.Msg) {
+			_ = m.Respond([]byte(`{"error":"5000 are waiting","field":"questions","again":true}`))
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.root.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.refused(l.post, "boss", "review.list", `{}`, 429, "")
+	l.refused(l.post, "scanner", "fact.put", `{"key":"k","value":1}`, 429, "")
+	l.refused(l.post, "boss", "verdict.give", `{"plan":"p","action":"a","verdict":"allow"}`, 429, "")
+}

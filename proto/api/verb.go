@@ -45,6 +45,10 @@ type Problem struct {
 	Again bool `json:"again,omitempty"`
 }
 
+// CodeQuestions is the field of a Problem that says that too many questions of the user, or of its
+// tenant, wait for an answer.
+const CodeQuestions = "questions"
+
 // Error is the text of the problem.
 func (p *Problem) Error() string { return p.Text }
 

@@ -91,43 +91,6 @@ func TestAPlanSaysWhyItsCommandsWait(t *testing.T) {
 	}
 }
 
-// TestNoUserTakesAllPlaces: whoever has many questions waiting leaves as many places to others, and
-// gets its own back.
-func TestNoUserTakesAllPlaces(t *testing.T) {
-	t.Parallel()
-	o := outcomes{of: map[string][]*outcome{}}
-	take := func(user string) (taken []*outcome) {
-		for o.mayAsk(user, waitersMax-o.count) == nil {
-			q := &outcome{user: user, query: api.OutcomeQuery{Plan: "p"}, answer: make(chan *toldOutcome, 1)}
-			o.add(q)
-			taken = append(taken, q)
-		}
-		return taken
-	}
-	first := take("a")
-	if len(first) != waitersMax/2 {
-		t.Errorf("the first user takes %d places", len(first))
-	}
-	if second := take("b"); len(second) != waitersMax/4 {
-		t.Errorf("the second takes %d", len(second))
-	}
-	var refused *ledger.Refused
-	if err := o.mayAsk("a", waitersMax-o.count); !errors.As(err, &refused) || refused.Field != "questions" ||
-		!strings.Contains(refused.Problem, "5000 of this user are waiting, and 2500 places are left") {
-		t.Errorf("%v", err)
-	}
-	for _, q := range first[:4000] {
-		o.drop(q)
-		o.drop(q) // again is nothing
-	}
-	if err := o.mayAsk("a", waitersMax-o.count); err != nil || o.by["a"] != 1000 {
-		t.Errorf("%v, %d", err, o.by["a"])
-	}
-	if rest := take(""); o.count != waitersMax || len(rest) == 0 {
-		t.Errorf("%d wait", o.count)
-	}
-}
-
 // TestEveryVerbRefusesWhatItsBodyDoesNotMean, by the name of the field, before it does anything: the
 // desk of this test has nothing to do it with.
 func TestEveryVerbRefusesWhatItsBodyDoesNotMean(t *testing.T) {
@@ -198,7 +161,7 @@ func TestAWorkerThatAnswersAsItShouldIsRight(t *testing.T) {
 
 // refusal is what a verb says of a body, if that is all that it says.
 func refusal(d *Desk, v verb, body string) (problem api.Problem) {
-	answer, err := v.answer(d, "ana", []byte(body))
+	answer, err := v.answer(d, []byte(body))
 	if p := new(api.Problem); answer == nil && errors.As(err, &p) {
 		problem = *p
 	}
@@ -217,7 +180,7 @@ func TestATurnAnswersSoManyWhoWaitForTheEndOfAPlan(t *testing.T) {
 	for range waiting {
 		q := &outcome{query: api.OutcomeQuery{Plan: "p", Ended: true}, answer: make(chan *toldOutcome, 1)}
 		b.outcomes.of["p"] = append(b.outcomes.of["p"], q)
-		b.outcomes.counted(q, 1)
+		b.outcomes.count++
 		asked = append(asked, q)
 	}
 	turn := func(notices ...executor.Notice) (answered int) {

@@ -80,7 +80,7 @@ func (d *Desk) blobVerb(m *nats.Msg, kind, name, what string) verb {
 	reads := stores || kind == api.BlobOperator
 	switch {
 	case what == api.VerbBlobPut && stores:
-		return verb{name: "blob.put", answer: func(d *Desk, _ string, chunk []byte) (any, error) {
+		return verb{name: "blob.put", answer: func(d *Desk, chunk []byte) (any, error) {
 			return d.putBlob(kind, name, m.Header.Get(api.BlobHeader), chunk)
 		}}
 	case what == api.VerbBlobEnd && stores:
@@ -92,7 +92,7 @@ func (d *Desk) blobVerb(m *nats.Msg, kind, name, what string) verb {
 		return takes(api.BlobGet(kind, name),
 			func(d *Desk, q api.BlobQuery) (api.BlobAnswer, error) { return d.getBlob(kind, name, q) })
 	case what == api.VerbBlobRead && reads:
-		return verb{name: "blob.read", answer: func(d *Desk, _ string, body []byte) (any, error) {
+		return verb{name: "blob.read", answer: func(d *Desk, body []byte) (any, error) {
 			return d.readBlob(kind, name, body)
 		}}
 	}
@@ -106,7 +106,7 @@ func (d *Desk) blobOwner(kind, name, plan string) (agent string, err error) {
 	}
 	var erased string
 	read := func() { d.look(func(r *view.Reader) { agent, erased = r.KeyOwner(plan) }) }
-	if read(); agent == "" && d.Board.catchUp() { // its opening was acknowledged just now
+	if read(); agent == "" && d.catchUp() { // its opening was acknowledged just now
 		read()
 	}
 	switch {

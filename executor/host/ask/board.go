@@ -61,9 +61,6 @@ type waiter struct {
 	done     chan struct{}
 }
 
-// waitersMax bounds the questions that wait for a sequence or a plan's end.
-const waitersMax = 10_000
-
 // NewBoard is the board of a tenant that starts.
 func NewBoard(meter Gauges) *Board {
 	b := &Board{meter: meter, asking: asking{gone: make(chan struct{})}, mode: api.ModeStarting,
@@ -367,9 +364,7 @@ func (b *Board) Await(sequence uint64, limit time.Duration) bool {
 	if reached {
 		return true
 	}
-	if !b.add(w) {
-		return false
-	}
+	b.add(w)
 	defer b.drop(w)
 	return b.wait(w, limit)
 }
@@ -402,22 +397,18 @@ func within[T any](b *Board, values <-chan T, limit time.Duration) (value T, gav
 }
 
 // add registers a question; one about a sequence that has been folded by now is answered at
-// once. It reports whether there was room.
-func (b *Board) add(w *waiter) bool {
+// once.
+func (b *Board) add(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.applied >= w.sequence {
 		close(w.done)
-		return true
-	}
-	if len(b.waiters)+b.outcomes.count >= waitersMax {
-		return false
+		return
 	}
 	b.waiters = append(b.waiters, w)
 	if b.folded >= w.sequence {
 		b.wake()
 	}
-	return true
 }
 
 func (b *Board) drop(w *waiter) {

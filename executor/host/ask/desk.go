@@ -111,10 +111,28 @@ type Shared struct {
 type Desk struct {
 	Config
 	requests chan Request
+	question *question // that this desk answers; nil: none that came over NATS, which takes no place
 }
 
 // New makes the desk of a tenant, which answers Ask at once, and over NATS from Serve on.
 func New(cfg Config) *Desk { return &Desk{Config: cfg, requests: make(chan Request)} }
+
+// of is the desk for one question.
+func (d *Desk) of(q *question) *Desk {
+	return &Desk{Config: d.Config, requests: d.requests, question: q}
+}
+
+// unfolded is that of the board, while others have the place of this question.
+func (d *Desk) unfolded(sequence uint64, limit time.Duration) error {
+	d.question.rest()
+	return d.Board.unfolded(sequence, limit)
+}
+
+// catchUp is that of the board, while others have the place of this question.
+func (d *Desk) catchUp() bool {
+	d.question.rest()
+	return d.Board.catchUp()
+}
 
 // Bounds of questions.
 const (
@@ -169,23 +187,25 @@ func (d *Desk) Serve() (silence func(), err error) {
 	return silence, err
 }
 
-// serve answers what comes on a subject: of returns what answers it. What is slow gets a
-// goroutine, which ends with its answer.
+// serve answers what comes on a subject: of returns what answers it. Each question has a goroutine,
+// which ends with its answer; one that is too many is refused at once.
 func (d *Desk) serve(subject string, of func(m *nats.Msg) verb) (*nats.Subscription, error) {
 	sub, err := d.Conn.Subscribe(subject, func(m *nats.Msg) {
 		if !d.takes(m) {
 			return
 		}
 		v := of(m)
-		if !v.always && d.Board.silent() || !d.Board.asking.enter() {
+		if !v.always && d.Board.silent() {
 			return
 		}
-		if v.slow {
-			go func() { defer d.Board.asking.leave(); d.respond(m, v) }()
-			return
+		q, err := d.Board.asking.admit(userOf(m), len(m.Data))
+		switch {
+		case err != nil:
+			d.Meter.RefusedRequest(observe.RefusedQuestions)
+			d.say(m, v, encoded(nil, err))
+		case q != nil:
+			go func() { defer q.end(); d.of(q).respond(m, v) }()
 		}
-		defer d.Board.asking.leave()
-		d.respond(m, v)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot subscribe to %s: %w", subject, err)
@@ -253,7 +273,7 @@ func (d *Desk) Ask(verb string, q any) (any, error) {
 		return nil, fmt.Errorf("cannot ask %s: the host is stopping", verb)
 	}
 	defer d.Board.asking.leave()
-	answer, err := d.answered(questionVerb(verb), "", data)
+	answer, err := d.answered(questionVerb(verb), data)
 	if err != nil {
 		err = api.ProblemOf(err)
 	}
@@ -291,10 +311,14 @@ func (d *Desk) Watch() (*Watch, error) {
 }
 
 // answered carries out one request; a broken snapshot is an error, too.
-func (d *Desk) answered(v verb, user string, body []byte) (answer any, err error) {
+func (d *Desk) answered(v verb, body []byte) (answer any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			broken, ok := r.(*rows.StoreError)
+			if r == (dropped{}) {
+				answer, err = nil, nil
+				return
+			}
 			if !ok {
 				// A broken rule of ours, which a preview may meet first, costs this
 				// question its answer; the actor will see for itself.
@@ -311,7 +335,7 @@ func (d *Desk) answered(v verb, user string, body []byte) (answer any, err error
 		const text = "tenant %s was erased by %s: %s"
 		return nil, fmt.Errorf(text, d.Tenant, erased.Actor, erased.Reason)
 	}
-	answer, err = v.answer(d, user, body)
+	answer, err = v.answer(d, body)
 	if errors.As(err, new(alone)) {
 		answer = nil
 	}
@@ -319,9 +343,10 @@ func (d *Desk) answered(v verb, user string, body []byte) (answer any, err error
 }
 
 // look runs read over a snapshot of the state with all that is folded, as of this host's
-// guarded clock.
+// guarded clock, in the place of the question, which it has until it waits or is answered.
 func (d *Desk) look(read func(*view.Reader)) {
 	d.Board.settle()
+	d.question.work()
 	snapshot := d.DB.NewSnapshot()
 	defer func() { _ = snapshot.Close() }()
 	programs, _ := d.Shared.programs.Get().(*triggers.Cache)
@@ -346,7 +371,7 @@ func looked[T any](d *Desk, read func(*view.Reader) (T, error)) (value T, err er
 
 // respond answers a request; where there is nothing to say, another host may.
 func (d *Desk) respond(m *nats.Msg, v verb) {
-	answer, err := d.answered(v, userOf(m), m.Data)
+	answer, err := d.answered(v, m.Data)
 	if answer == nil && err == nil {
 		return
 	}
@@ -356,8 +381,12 @@ func (d *Desk) respond(m *nats.Msg, v verb) {
 		}
 		return
 	}
-	body := encoded(answer, err)
-	err = m.Respond(body)
+	d.say(m, v, encoded(answer, err))
+}
+
+// say sends an answer.
+func (d *Desk) say(m *nats.Msg, v verb, body []byte) {
+	err := m.Respond(body)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		const text = "the answer takes %d bytes, more than the server passes on; ask for less"
 		err = m.Respond(encoded(nil, fmt.Errorf(text, len(body))))

@@ -18,7 +18,7 @@ const (
 )
 
 func (d *Desk) fact(q api.FactQuery) (answer api.FactAnswer, err error) {
-	if err := d.Board.unfolded(q.Sequence, sequenceWait); err != nil {
+	if err := d.unfolded(q.Sequence, sequenceWait); err != nil {
 		return answer, err
 	}
 	d.look(func(r *view.Reader) {

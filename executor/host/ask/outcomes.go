@@ -2,7 +2,6 @@ package ask
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 // so that an end is told before it is written.
 type outcome struct {
 	query  api.OutcomeQuery
-	user   string            // who asks; empty: it is not known
 	answer chan *toldOutcome // buffered 1; nil: there is no loop any more
 }
 
@@ -31,7 +29,6 @@ type outcomes struct {
 	fresh []*outcome            // not looked at yet
 	of    map[string][]*outcome // that wait for the end of a plan
 	count int
-	by    map[string]int // how many of them are each user's, whose name is known
 }
 
 // outcomesPerTurn bounds those that one turn answers because their plans have ended, and the new
@@ -41,36 +38,7 @@ const outcomesPerTurn = 256
 // add takes a question.
 func (o *outcomes) add(q *outcome) {
 	o.fresh = append(o.fresh, q)
-	o.counted(q, 1)
-}
-
-// counted counts a question that waits, or does not any more.
-func (o *outcomes) counted(q *outcome, by int) {
-	o.count += by
-	if q.user == "" {
-		return
-	}
-	if o.by == nil {
-		o.by = map[string]int{}
-	}
-	if o.by[q.user] += by; o.by[q.user] == 0 {
-		delete(o.by, q.user)
-	}
-}
-
-// mayAsk refuses a question more of a user that has as many waiting as there is room for others:
-// so no one takes all places, and whoever comes finds some. The error is a *ledger.Refused.
-func (o *outcomes) mayAsk(user string, free int) error {
-	waiting := o.by[user]
-	switch {
-	case free <= 0:
-		return ledger.Refuse("questions", fmt.Sprintf("%d are waiting", waitersMax),
-			"fewer at once, of all users")
-	case user != "" && waiting >= free:
-		return ledger.Refuse("questions", fmt.Sprintf("%d of this user are waiting, and %d places are "+
-			"left", waiting, free), "fewer at once, or a user for each program")
-	}
-	return nil
+	o.count++
 }
 
 // drop forgets a question that has given up.
@@ -80,7 +48,7 @@ func (o *outcomes) drop(q *outcome) {
 	o.fresh = slices.DeleteFunc(o.fresh, is)
 	o.put(q.query.Plan, slices.DeleteFunc(o.of[q.query.Plan], is))
 	if before > len(o.fresh)+len(o.of[q.query.Plan]) {
-		o.counted(q, -1)
+		o.count--
 	}
 }
 
@@ -121,7 +89,7 @@ func (b *Board) AnswerOutcomes(notices []executor.Notice, seen func() *view.Read
 			return false
 		}
 		q.answer <- &toldOutcome{answer, err}
-		o.counted(q, -1)
+		o.count--
 		return true
 	}
 	room := outcomesPerTurn
@@ -155,17 +123,12 @@ func (b *Board) AnswerOutcomes(notices []executor.Notice, seen func() *view.Read
 
 // ask has the loop answer, within limit. asked is false where it did not: no session goes on,
 // or the limit is over.
-func (b *Board) ask(query api.OutcomeQuery, user string,
-	limit time.Duration) (told toldOutcome, asked bool) {
-	q := &outcome{query: query, user: user, answer: make(chan *toldOutcome, 1)}
+func (b *Board) ask(query api.OutcomeQuery, limit time.Duration) (told toldOutcome, asked bool) {
+	q := &outcome{query: query, answer: make(chan *toldOutcome, 1)}
 	b.mu.Lock()
 	if !b.attached {
 		b.mu.Unlock()
 		return told, false
-	}
-	if err := b.outcomes.mayAsk(user, waitersMax-len(b.waiters)-b.outcomes.count); err != nil {
-		b.mu.Unlock()
-		return toldOutcome{err: err}, true
 	}
 	b.outcomes.add(q)
 	if query.Sequence <= b.folded {
@@ -182,17 +145,18 @@ func (b *Board) ask(query api.OutcomeQuery, user string,
 	return told, false
 }
 
-func (d *Desk) outcome(user string, q api.OutcomeQuery) (answer api.OutcomeAnswer, err error) {
+func (d *Desk) outcome(q api.OutcomeQuery) (answer api.OutcomeAnswer, err error) {
 	limit := min(time.Duration(q.WaitMs)*time.Millisecond, waitMax)
 	if limit <= 0 {
 		limit = sequenceWait
 	}
 	late := time.Now().Add(limit)
-	if told, asked := d.Board.ask(q, user, limit); asked {
+	d.question.waits()
+	if told, asked := d.Board.ask(q, limit); asked {
 		return told.answer, told.err
 	}
 	// No session goes on, or the plan has not ended in time: as it is written.
-	if err := d.Board.unfolded(q.Sequence, max(time.Until(late), 0)); err != nil {
+	if err := d.unfolded(q.Sequence, max(time.Until(late), 0)); err != nil {
 		return answer, err
 	}
 	d.look(func(r *view.Reader) { answer, err = outcomeOf(r, q) })

@@ -13,11 +13,11 @@ import (
 )
 
 func (d *Desk) plan(q api.PlanQuery) (answer api.PlanAnswer, err error) {
-	if err := d.Board.unfolded(q.Sequence, sequenceWait); err != nil {
+	if err := d.unfolded(q.Sequence, sequenceWait); err != nil {
 		return answer, err
 	}
 	answer, err = d.seenPlan(q.Plan)
-	if err != nil && d.Board.catchUp() { // its first record may have been acknowledged just now
+	if err != nil && d.catchUp() { // its first record may have been acknowledged just now
 		return d.seenPlan(q.Plan)
 	}
 	return answer, err
@@ -72,13 +72,13 @@ func ownersFrom(w api.Waiting) string {
 
 // historyOf answers an agent about a plan of its own.
 func (d *Desk) historyOf(agent string, q api.HistoryQuery) (answer api.HistoryAnswer, err error) {
-	if err := d.Board.unfolded(q.Sequence, sequenceWait); err != nil {
+	if err := d.unfolded(q.Sequence, sequenceWait); err != nil {
 		return answer, alone{err}
 	}
 	read := func() { d.look(func(r *view.Reader) { answer = r.History(agent, q) }) }
 	read()
 	// its first record may have been acknowledged just now
-	if answer.Agent == "" && q.Sequence == 0 && d.Board.catchUp() {
+	if answer.Agent == "" && q.Sequence == 0 && d.catchUp() {
 		read()
 	}
 	return answer, nil
@@ -87,7 +87,7 @@ func (d *Desk) historyOf(agent string, q api.HistoryQuery) (answer api.HistoryAn
 // preview decides nothing and appends nothing: it says what an unwind would do
 // at this host's clock.
 func (d *Desk) preview(q api.PreviewQuery) (answer api.PreviewAnswer, err error) {
-	if err := d.Board.unfolded(q.Sequence, sequenceWait); err != nil {
+	if err := d.unfolded(q.Sequence, sequenceWait); err != nil {
 		return answer, &api.Problem{Text: err.Error(), Behind: true}
 	}
 	answer.Preview, err = looked(d, func(r *view.Reader) (api.Preview, error) {
@@ -99,7 +99,7 @@ func (d *Desk) preview(q api.PreviewQuery) (answer api.PreviewAnswer, err error)
 // previewOf answers an agent about a plan of its own. What is sealed in the ledger is sealed in
 // the arguments of calls.
 func (d *Desk) previewOf(agent string, q api.PreviewQuery) (answer api.PreviewAnswer, err error) {
-	if err := d.Board.unfolded(q.Sequence, sequenceWait); err != nil {
+	if err := d.unfolded(q.Sequence, sequenceWait); err != nil {
 		return answer, &api.Problem{Text: err.Error(), Behind: true}
 	}
 	answer.Preview, err = looked(d, func(r *view.Reader) (api.Preview, error) {

@@ -25,7 +25,7 @@ func (d *Desk) read(q api.ReadQuery) (answer api.ReadAnswer, err error) {
 	case tiles == nil:
 		return answer, alone{errors.New("cannot read: the ledger is not open yet")}
 	case q.From == 0 && d.Board.Mode() != api.ModeHalted:
-		d.Board.catchUp() // what was acknowledged is a part of it
+		d.catchUp() // what was acknowledged is a part of it
 	case q.From > tiles.Last() && q.WaitMs > 0:
 		wait := min(time.Duration(q.WaitMs)*time.Millisecond, waitMax)
 		d.Board.Await(q.From, wait)

@@ -78,7 +78,7 @@ func (d *Desk) key(agent string, q api.KeyQuery) (answer api.KeyAnswer, err erro
 	var owner, erased string
 	read := func() { d.look(func(r *view.Reader) { owner, erased = r.KeyOwner(q.Plan) }) }
 	read()
-	if owner == "" && d.Board.catchUp() { // its first record may have been acknowledged just now
+	if owner == "" && d.catchUp() { // its first record may have been acknowledged just now
 		read()
 	}
 	switch {

@@ -12,16 +12,14 @@ import (
 // verb is one question of the query API, or one request of operators, as a desk answers it.
 type verb struct {
 	name   string
-	slow   bool // it waits, or walks through a whole plan: it gets a goroutine
 	always bool // also a host answers that leaves questions to another one
-	// answer of a user who asks; empty: it is not known who. Where both the value and the error
-	// are nil, this host says nothing.
-	answer func(d *Desk, user string, body []byte) (any, error)
+	// answer: where both the value and the error are nil, this host says nothing.
+	answer func(d *Desk, body []byte) (any, error)
 }
 
 // takes is a verb with its handler.
 func takes[Q, A any](v api.Verb[Q, A], handle func(*Desk, Q) (A, error)) verb {
-	return verb{name: v.Name, slow: true, answer: func(d *Desk, _ string, body []byte) (any, error) {
+	return verb{name: v.Name, answer: func(d *Desk, body []byte) (any, error) {
 		var q Q
 		if err := d.decode(body, &q); err != nil {
 			return nil, err
@@ -31,28 +29,10 @@ func takes[Q, A any](v api.Verb[Q, A], handle func(*Desk, Q) (A, error)) verb {
 	}}
 }
 
-// ofUser is a verb that depends on the user who asks.
-func ofUser[Q, A any](v api.Verb[Q, A], handle func(*Desk, string, Q) (A, error)) verb {
-	answer := func(d *Desk, user string, body []byte) (any, error) {
-		var q Q
-		if err := d.decode(body, &q); err != nil {
-			return nil, err
-		}
-		answer, err := handle(d, user, q)
-		return answer, err
-	}
-	return verb{name: v.Name, slow: true, answer: answer}
-}
-
 // alone is an error that is sent without the empty answer beside it.
 type alone struct{ error }
 
 func (a alone) Unwrap() error { return a.error }
-
-func (v verb) quickly() verb {
-	v.slow = false
-	return v
-}
 
 func (v verb) everyHost() verb {
 	v.always = true
@@ -88,17 +68,17 @@ const VerbErased = "erased"
 
 // questions are answered on api.QuerySubject, from snapshots of the state.
 var questions = byName(
-	takes(api.PlanLs, looking((*view.Reader).List)).quickly(),
+	takes(api.PlanLs, looking((*view.Reader).List)),
 	takes(api.PlanFind, looking((*view.Reader).Find)),
 	takes(api.PlanShow, (*Desk).plan),
 	takes(api.PlanWhy, (*Desk).why),
-	ofUser(api.PlanOutcome, (*Desk).outcome),
+	takes(api.PlanOutcome, (*Desk).outcome),
 	takes(api.PlanPreview, (*Desk).preview),
 	takes(api.TriggerExplain, (*Desk).explain),
 	takes(api.UndoLs, looking(undos)),
-	takes(api.ContractLs, looking(contracts)).quickly(),
-	takes(api.QuarantineLs, looking(quarantined)).quickly(),
-	takes(api.RefusedLs, looking(refused)).quickly(),
+	takes(api.ContractLs, looking(contracts)),
+	takes(api.QuarantineLs, looking(quarantined)),
+	takes(api.RefusedLs, looking(refused)),
 	takes(api.DueLs, (*Desk).upcoming),
 	takes(api.CapabilityLs, looking(capabilities)),
 	takes(api.WorkerLs, bare((*Desk).workers)),
@@ -111,7 +91,7 @@ var questions = byName(
 	takes(api.FactLs, looking(facts)),
 	takes(api.FactHistory, (*Desk).history),
 	takes(api.ReviewLs, (*Desk).reviews),
-	takes(api.MemoryStatus, bare((*Desk).memory)).quickly(),
+	takes(api.MemoryStatus, bare((*Desk).memory)),
 	takes(api.MemoryQueue, (*Desk).queue),
 	takes(api.MemoryRebuild, bare((*Desk).rebuild)),
 	told(VerbReleased, func(d *Desk, _ api.Nothing) any { d.Released(); return api.Nothing{} }),
@@ -131,7 +111,7 @@ var administered = byName(
 	takes(api.KeyRotate, handingOver(
 		func(h *Handed[api.RotationQuery, api.RotationAnswer]) Request { return Request{Rotate: h} })),
 	takes(api.TenantErase, func(d *Desk, q api.TenantErasureQuery) (api.TenantErasureAnswer, error) {
-		d.Board.catchUp() // a plan that was opened just now counts
+		d.catchUp() // a plan that was opened just now counts
 		return erase(d, q)
 	}),
 )
@@ -178,7 +158,7 @@ func adminVerb(name string) verb {
 }
 
 func unknown(name, what string) verb {
-	return verb{name: name, answer: func(*Desk, string, []byte) (any, error) {
+	return verb{name: name, answer: func(*Desk, []byte) (any, error) {
 		return nil, &api.Problem{Text: "unknown " + what + " " + name}
 	}}
 }

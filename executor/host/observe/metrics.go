@@ -47,8 +47,9 @@ type Metrics struct {
 
 // Reasons why a message on a subject that the host serves is not taken as a request.
 const (
-	RefusedReplyTo = "reply_to" // no reply subject, or one that is no inbox
-	RefusedBody    = "body"     // not JSON, or a field that the verb does not have
+	RefusedReplyTo   = "reply_to"  // no reply subject, or one that is no inbox
+	RefusedBody      = "body"      // not JSON, or a field that the verb does not have
+	RefusedQuestions = "questions" // too many of the user or the tenant are waiting
 )
 
 // scrapesMax is how many scrapes are answered at once.
@@ -124,7 +125,8 @@ func NewMetrics(disks ...Disk) *Metrics {
 	m.replies = counter("replies_refused_total",
 		"Answers that did not count: unknown (late), unreadable, echo; or a field.", "tenant", "reason")
 	m.requests = counter("requests_refused_total",
-		"Messages not taken as requests: reply_to (no inbox to answer to), body.", "tenant", "reason")
+		"Messages not taken as requests: reply_to (no inbox to answer to), body, questions (too many).",
+		"tenant", "reason")
 	m.dispatchLatency = histogram("dispatch_latency_seconds",
 		"From the decision to dispatch, to the sending of the command.")
 	m.undoLatency = histogram("undo_latency_seconds",
@@ -191,7 +193,7 @@ func (m *Metrics) newMeter(tenant string) *Meter {
 	for _, reason := range actuators.RefusalReasons { // so that they begin with 0
 		m.replies.WithLabelValues(tenant, reason)
 	}
-	for _, reason := range [...]string{RefusedReplyTo, RefusedBody} {
+	for _, reason := range [...]string{RefusedReplyTo, RefusedBody, RefusedQuestions} {
 		m.requests.WithLabelValues(tenant, reason)
 	}
 	for _, mode := range api.Modes {
