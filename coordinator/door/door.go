@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,6 +73,7 @@ func New(cfg Config) *Door {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
+	rand.Read(d.given.secret[:]) // never fails, as crypto/rand documents
 	d.life, d.end = context.WithCancel(context.Background())
 	d.ended.Go(d.sweep) // ends with Close
 	return d

@@ -2,7 +2,10 @@ package door
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"slices"
 	"sync"
 
@@ -19,6 +22,20 @@ type given struct {
 	mu sync.Mutex
 	of map[string]*givenBy // by the subject of their records
 	by []string            // these subjects, the one that was used last at the end
+
+	secret [sha256.Size]byte
+}
+
+// errOthers: what JetStream has under the id of a record is not its source's. Ids are those of all
+// subjects of a stream, and those of requests can be guessed.
+var errOthers = errors.New("the id is taken by a message of another subject")
+
+// secretID is the id of the commit of a request that no other client of this tenant can guess. Only
+// this door knows it: doors of other hosts have the same ids otherwise.
+func (g *given) secretID(subject, id string) string {
+	sum := hmac.New(sha256.New, g.secret[:])
+	sum.Write([]byte(subject + "\n" + id))
+	return hex.EncodeToString(sum.Sum(nil)[:ledger.IDLen/2])
 }
 
 // givenBy are those of one source or supervisor.
@@ -73,7 +90,7 @@ func (g *given) keep(subject, id string, one givenOne) {
 }
 
 // sameGiven refuses a request under the id of an earlier one, whose record is at a sequence, if
-// it says something else.
+// it says something else. The error is errOthers where the record is not the caller's.
 func (d *Door) sameGiven(ctx context.Context, who Caller, id string, sequence uint64,
 	a ledger.Append, record *pb.Record) error {
 	answer, err := ask(ctx, d, who, api.LedgerRead, api.ReadQuery{From: sequence, Limit: 1,
@@ -82,9 +99,12 @@ func (d *Door) sameGiven(ctx context.Context, who Caller, id string, sequence ui
 		return unavailable("what was given before with this id cannot be read", sameAgain, StoredUnknown)
 	}
 	was := answer.Messages[0]
+	if was.Subject != a.Subject {
+		return errOthers
+	}
 	entries, err := ledger.Decode(who.Tenant, ledger.Message{Sequence: sequence,
 		Subject: was.Subject, ContentType: was.ContentType, Data: was.Data})
-	if err != nil || len(entries) != 1 || was.Subject != a.Subject {
+	if err != nil || len(entries) != 1 {
 		return repeated("id", id, "record")
 	}
 	before := proto.CloneOf(entries[0].Record)

@@ -60,6 +60,12 @@ func (d *Door) write(ctx context.Context, who Caller, class ledger.Class, id str
 	if err == nil && (again || one.data != digest) {
 		err = d.sameGiven(ctx, who, id, one.sequence, a, record)
 	}
+	if errors.Is(err, errOthers) {
+		a.ID = d.given.secretID(a.Subject, id)
+		if one.sequence, again, err = appendOnce(ctx, t, a); err == nil && again {
+			err = d.sameGiven(ctx, who, id, one.sequence, a, record)
+		}
+	}
 	return one.sequence, func() { d.given.keep(a.Subject, id, one) }, err
 }
 

@@ -1,15 +1,19 @@
 package door_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/door"
+	"github.com/sagenbaum/sagenbaum/ledger"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 )
@@ -224,5 +228,44 @@ func TestNoTimeAtAll(t *testing.T) {
 	got := l.good(l.post, "tripper", "plan.wait", `{"plan":"p","wait":"0s"}`)
 	if waited := time.Since(began); got["state"] != "open" || waited >= door.WaitDefault {
 		t.Errorf("%v after %v", got, waited)
+	}
+}
+
+// TestAnIDThatAnotherUserHasTakenIsTheSourcesAllTheSame: JetStream keeps one list of ids for all
+// subjects of a ledger, and that of a request can be guessed.
+func TestAnIDThatAnotherUserHasTakenIsTheSourcesAllTheSame(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	l.good(l.post, "tripper", "plan.act", `{"plan":"p","action":"a","capability":"hotel.book","input":{"city":"Rome"}}`)
+	agent := l.as("tripper")
+	take := func(class ledger.Class, name, id string) {
+		t.Helper()
+		taken := ledger.Source{Tenant: tenant, Class: class, Name: name}
+		own := ledger.Source{Tenant: tenant, Class: ledger.ClassAgent, Name: "tripper", Plan: "p"}
+		sum := sha256.Sum256([]byte(taken.Subject() + "\n" + id))
+		m := nats.NewMsg(own.Subject())
+		m.Header.Set(nats.MsgIdHdr, hex.EncodeToString(sum[:ledger.IDLen/2]))
+		m.Data = []byte(`{"records":[]}`)
+		err := agent.PublishMsg(m)
+		if err == nil {
+			err = agent.Flush()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	take(ledger.ClassFact, "scanner", "order-9")
+	take(ledger.ClassVerdict, "boss", "block-1")
+	put := `{"id":"order-9","key":"order/9","value":"lost"}`
+	first := l.good(l.post, "scanner", "fact.put", put)
+	if again := l.good(l.post, "scanner", "fact.put", put); again["sequence"] != first["sequence"] {
+		t.Errorf("%v, and again %v", first, again)
+	}
+	l.other(l.post, "scanner", "fact.put", `{"id":"order-9","key":"order/9","value":"found"}`, "id", "value")
+	block := `{"id":"block-1","plan":"p","action":"a","verdict":"block","reason":"no"}`
+	first = l.good(l.post, "boss", "verdict.give", block)
+	if again := l.good(l.post, "boss", "verdict.give", block); again["sequence"] != first["sequence"] {
+		t.Errorf("%v, and again %v", first, again)
 	}
 }
