@@ -80,6 +80,29 @@ func TestUnwindOfACommittedPlanFollowsTheOneThatUndoesIt(t *testing.T) {
 	s.run(t, cli.ExitConflict, "plan unwind p1 --reason again", "undone by plan p1~1 already")
 }
 
+// TestAPartOfACommittedPlanIsUndoneByItsRoot: the refusal leads to the command that undoes that part
+// alone, also from a part of the part.
+func TestAPartOfACommittedPlanIsUndoneByItsRoot(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	defer s.stop(t)
+	root := s.trip(t, coordinator.PlanSpec{ID: "p1", Owner: "travel"}, "card.charge")
+	part := s.trip(t, coordinator.PlanSpec{ID: "p2", Parent: "p1"}, "room.book")
+	inner := s.trip(t, coordinator.PlanSpec{ID: "p3", Parent: "p2"}, "room.book")
+	for _, p := range []*coordinator.Plan{inner, part, root} {
+		if err := p.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const next = "sagenbaum plan unwind p1 --action plan:p2"
+	for _, id := range []string{"p2", "p3"} {
+		s.run(t, cli.ExitConflict, "plan unwind "+id+" --reason no", "is a part of plan p1", next)
+		s.run(t, cli.ExitConflict, "undo --plan "+id+" --yes --reason no", next)
+	}
+	s.run(t, cli.ExitGood, "plan unwind p1 --action plan:p2 --reason no --wait")
+	says(t, s.run(t, cli.ExitGood, "plan tree p1~1"), "card.charge", "skipped")
+}
+
 // Windows that have closed: nothing happens, and what has become irreversible is
 // listed line by line.
 func TestUnwindOfACommittedPlanBehindItsWindows(t *testing.T) {

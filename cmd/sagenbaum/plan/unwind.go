@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +40,8 @@ again. 'plan preview' shows it before.
 A committed plan is undone too, inside its undo windows: a new plan, with ~1 after
 the old one's id, holds what the old one did, and the command follows that one. When
 windows have closed nothing happens, what has become irreversible is listed, and the
-exit code is 75. So it is when the log decided otherwise.
+exit code is 75. So it is when the log decided otherwise. A committed plan that is a
+part of another one is undone as an action of that one: --action plan:PART.
 
 With --wait the command ends when the plan has, or after --wait-timeout, with exit
 code 1 when it did not end compensated (with --to or --action: open again) by then.
@@ -106,6 +109,9 @@ func unwindPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 	}
 	result, err := v.request(ctx, c, id)
 	if err != nil {
+		if f := new(cli.Failure); errors.As(err, &f) && result.Record != 0 {
+			f.Hint = cmp.Or(PartNext(ctx, c, before), f.Hint)
+		}
 		return refusedUnwind(cmd, s, result, err)
 	}
 	if v.wait && cli.WantsColor(cmd.ErrOrStderr()) { // a terminal
@@ -148,6 +154,31 @@ func (v unwinding) request(ctx context.Context, c *cli.Client, id string) (r Unw
 		r.Plan, r.Origin = after.UndoneAs, id
 	}
 	return r, err
+}
+
+// PartNext is the command that undoes a committed plan which is a part of another one: it is undone
+// as an action of the root. Of a part of a part it undoes the one that the root has. Empty: the plan
+// is not committed, or is no part.
+func PartNext(ctx context.Context, c *cli.Client, part api.Plan) string {
+	if part.State != ledger.StateCommitted || part.Parent == "" {
+		return ""
+	}
+	for {
+		whole, err := c.Plan(ctx, part.Parent, 0)
+		if err != nil {
+			return ""
+		}
+		if whole.Parent != "" {
+			part = whole
+			continue
+		}
+		for _, a := range whole.Actions {
+			if a.Child == part.Plan {
+				return "sagenbaum plan unwind " + whole.Plan + " --action " + a.Action
+			}
+		}
+		return ""
+	}
 }
 
 // Unwind has all of a plan undone, and waits for its end, for at most limit. Where undo windows

@@ -50,7 +50,7 @@ func (answer *Answer) consider(ctx context.Context, c *cli.Client, p api.Plan, n
 		return err
 	case v.Preview.Refused != "":
 		return past(Past{Why: v.Preview.Refused, Stays: true,
-			Next: "sagenbaum plan preview " + p.Plan})
+			Next: cmp.Or(plan.PartNext(ctx, c, p), "sagenbaum plan preview "+p.Plan)})
 	case !touches(v.Preview) && !named:
 		return past(Past{Why: "nothing of it is to be undone", Undone: true})
 	}
