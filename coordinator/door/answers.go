@@ -62,8 +62,8 @@ type State struct {
 // Delivery is what became of the acts that were staged in a committed plan, and in those that are a
 // part of it: of those, plan/action. Each list has the first 100.
 type Delivery struct {
-	Plan      string   `json:"plan" doc:"the plan that delivers them"`
-	State     string   `json:"state" enum:"delivering,delivered,failed,quarantined,resolved" doc:"delivering: not all is known yet. failed: all were dropped. quarantined: some wait for the owner"`
+	Plan      string   `json:"plan,omitempty" doc:"the plan that delivers them; none while they are staged"`
+	State     string   `json:"state" enum:"staged,delivering,delivered,failed,quarantined,resolved" doc:"staged: the plan is a part of one that is not committed yet. delivering: not all is known yet. failed: all were dropped. quarantined: some wait for the owner"`
 	Delivered []string `json:"delivered,omitempty"`
 	Dropped   []string `json:"dropped,omitempty" doc:"that are not made any more"`
 	Waiting   []string `json:"waiting,omitempty" doc:"that are not made yet, or left to be"`

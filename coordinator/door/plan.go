@@ -270,7 +270,9 @@ func (d *Door) stateAt(ctx context.Context, who Caller, q api.OutcomeQuery) (Sta
 		Doubts:   doubts(answer.Doubts), Unknown: doubts(answer.Unknown)}
 	s.Settled = q.Doubts && (answer.Settled || s.State == ledger.StateCommitted)
 	if answer.Delivery != nil {
-		s.Delivery = new(Delivery(*answer.Delivery))
+		if s.Delivery = new(Delivery(*answer.Delivery)); s.Delivery.Plan == "" {
+			s.Delivery.State = StateStaged
+		}
 	}
 	return s, nil
 }
@@ -312,8 +314,11 @@ func (d *Door) doWait(ctx context.Context, who Caller, q *Wait) (State, error) {
 		left := min(time.Until(end), askMax/2)
 		s, err := d.stateOf(ctx, who, q.Plan, max(left, time.Millisecond))
 		over := s.Ended
-		if of := s.Delivery; err == nil && over && q.Delivered && of != nil &&
-			of.State == ledger.StateDelivering {
+		switch of := s.Delivery; {
+		case err != nil || !over || !q.Delivered || of == nil:
+		case of.State == StateStaged:
+			over = false // its root has yet to commit
+		case of.State == ledger.StateDelivering:
 			over = false
 			_, err = d.stateOf(ctx, who, of.Plan, max(left, time.Millisecond))
 		}

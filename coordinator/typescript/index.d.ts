@@ -59,10 +59,13 @@ export interface State {
 
 /** What became of the acts that were staged in a plan; of a plan that is a part of it, plan/action. */
 export interface Delivery {
-  /** The plan that delivers them. */
-  plan: string;
-  /** "failed": all were dropped. "quarantined": some wait for the owner. */
-  state: "delivering" | "delivered" | "failed" | "quarantined" | "resolved";
+  /** The plan that delivers them; none while they are staged. */
+  plan?: string;
+  /**
+   * "staged": the plan is a part of one that is not committed yet. "failed": all were dropped.
+   * "quarantined": some wait for the owner.
+   */
+  state: "staged" | "delivering" | "delivered" | "failed" | "quarantined" | "resolved";
   delivered?: string[];
   dropped?: string[];
   waiting?: string[];

@@ -388,7 +388,7 @@ export class Plan {
     for (;;) {
       const state = await this.client.ask("plan.wait", { plan: this.id, delivered: true }, { signal });
       if (state.ended && state.state !== "committed") throw conflict(`the plan is ${state.state}`);
-      if (state.ended && state.delivery?.state !== "delivering") return state.delivery;
+      if (state.ended && !["staged", "delivering"].includes(state.delivery?.state)) return state.delivery;
     }
   }
 

@@ -173,7 +173,7 @@ class _PlanState:
             if state["ended"] and state["state"] != "committed":
                 raise Conflict({"status": 409, "code": "conflict", "field": "plan", "stored": "nothing",
                                 "problem": f"the plan is {state['state']}"})
-            if state["ended"] and delivery.get("state") != "delivering":
+            if state["ended"] and delivery.get("state") not in ("staged", "delivering"):
                 return delivery
 
     def _unwinding(self, savepoint: str, reason: str) -> _Asks:
