@@ -2,8 +2,12 @@ package door_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/coordinator/door"
 )
@@ -59,4 +63,32 @@ func TestOneAgentLeavesPlacesToOthers(t *testing.T) {
 	<-waiting
 	empty()
 	l.good(l.post, "tripper", "plan.begin", `{"plan":"q","writer":"w1"}`)
+}
+
+// TestWhatIsWrongWithTheDoorsConnectionIsLogged, within bounds, and not by the client of NATS.
+func TestWhatIsWrongWithTheDoorsConnectionIsLogged(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	var conn *nats.Conn
+	var log strings.Builder
+	d := door.New(door.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Serves: func(string) bool { return true },
+		Connect: func(tenant string) (_ *nats.Conn, err error) {
+			conn, err = l.server.ConnectDoor(tenant)
+			return conn, err
+		}})
+	defer d.Close()
+	if _, err := d.Do(t.Context(), door.Caller{Tenant: tenant, Name: "tripper"}, "plan.find", []byte(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	handler := conn.ErrorHandler()
+	if handler == nil {
+		t.Fatal("the client writes it to the standard error")
+	}
+	for range 100 {
+		handler(conn, nil, nats.ErrSlowConsumer)
+	}
+	if n := strings.Count(log.String(), "slow consumer"); n != 1 {
+		t.Errorf("%d lines: %s", n, log.String())
+	}
 }

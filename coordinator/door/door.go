@@ -41,6 +41,7 @@ type Door struct {
 	end    context.CancelFunc
 	ended  sync.WaitGroup // sweep
 	given  given
+	wrong  sparing
 
 	mu      sync.Mutex
 	closed  bool
@@ -186,6 +187,7 @@ func (d *Door) tenant(name string) (*tenant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach tenant %s: %w", name, err)
 	}
+	conn.SetErrorHandler(d.lagging) // or the client writes it to the standard error
 	t := &tenant{conn: conn}
 	if t.append, err = jetstream.Attach(conn, name); err != nil {
 		conn.Close()
@@ -193,6 +195,18 @@ func (d *Door) tenant(name string) (*tenant, error) {
 	}
 	d.tenants[name] = t
 	return t, nil
+}
+
+// lagging logs what is wrong with a connection, as that an agent does not read its events as fast as
+// notices come.
+func (d *Door) lagging(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if n := d.wrong.count(time.Now(), true); n > 0 {
+		subject := ""
+		if sub != nil {
+			subject = sub.Subject
+		}
+		d.log.Warn("the door's connection to a tenant", "subject", subject, "problem", err, "since_last", n)
+	}
 }
 
 func errClosed() *Error {

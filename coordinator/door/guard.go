@@ -63,26 +63,36 @@ func (w *Web) changed() <-chan struct{} {
 // address: agents behind one address do not shut each other out.
 type guesses struct {
 	tries tries.Tries
-
-	mu     sync.Mutex
-	said   time.Time // when the log was told; zero: never
-	untold int       // tokens that were not good, since then
+	log   sparing
 }
 
-// warnEvery is how often the log is told at most that tokens are tried.
+// sparing counts what clients can have happen as often as they like, for a log that is told of it
+// now and then.
+type sparing struct {
+	mu     sync.Mutex
+	said   time.Time // when the log was told; zero: never
+	untold int       // since then
+}
+
+// warnEvery is how often the log is told at most.
 const warnEvery = time.Minute
+
+// count counts one, and returns how many the log is told of now; 0: it is not told.
+func (s *sparing) count(now time.Time, worthIt bool) (tell int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.untold++; worthIt && (s.said.IsZero() || now.Sub(s.said) >= warnEvery) {
+		tell, s.said, s.untold = s.untold, now, 0
+	}
+	return tell
+}
 
 // count counts a token that is not good. many is nil where its address may try another one.
 func (g *guesses) count(r *http.Request, now time.Time) (many *tries.TooMany, tell int) {
 	if wait := g.tries.Begin(tries.Known{From: tries.Address(r)}, now); wait > 0 {
 		many = &tries.TooMany{Wait: wait}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.untold++; many != nil && (g.said.IsZero() || now.Sub(g.said) >= warnEvery) {
-		tell, g.said, g.untold = g.untold, now, 0
-	}
-	return many, tell
+	return many, g.log.count(now, many != nil)
 }
 
 // guessed is the answer to a token that is not good: the refusal, or, where too many

@@ -528,8 +528,8 @@ type logger struct {
 	silent uint64    // of them, those that were not
 }
 
-// Violations that go into the log in some time: a client that may not publish can do so as often as
-// it likes, and each line would hold up those of everyone.
+// Violations that go into the log in some time: a client that may not publish, or connect, can try
+// as often as it likes, and each line would hold up those of everyone.
 const (
 	violationsMax  = 20
 	violationsTime = 10 * time.Second
@@ -561,8 +561,8 @@ func (l *logger) Warnf(format string, v ...any) {
 }
 func (l *logger) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
-	if strings.Contains(text, " Violation - ") || // of a client, and not of ours
-		strings.HasSuffix(text, natsd.ErrTooManyAccountConnections.Error()) {
+	// of a client: also one that is not let in
+	if strings.Contains(text, " Violation - ") || strings.Contains(text, " - cid:") {
 		l.violation(text, time.Now())
 		return
 	}

@@ -187,14 +187,30 @@ func TestViolationsFillNoLog(t *testing.T) {
 	}
 }
 
-// counting counts the lines of a log that are about violations.
+// Who has no credentials fills no log either.
+func TestConnectionsThatAreRefusedFillNoLog(t *testing.T) {
+	var lines atomic.Int64
+	server := start(t, embedded.Config{Dir: t.TempDir(), Port: -1, Users: testenv.Users(t).Directory,
+		Logger: slog.New(counting{&lines})})
+	for range 200 {
+		if conn, err := nats.Connect(server.URL(), nats.UserInfo("a", "b")); err == nil {
+			conn.Close()
+			t.Fatal("it is let in")
+		}
+	}
+	if n := lines.Load(); n < 1 || n > 100 {
+		t.Errorf("%d lines of 200 connections", n)
+	}
+}
+
+// counting counts the lines of a log that are about what a client may not.
 type counting struct{ lines *atomic.Int64 }
 
 func (counting) Enabled(context.Context, slog.Level) bool { return true }
 
 func (c counting) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
-		if strings.Contains(a.Value.String(), "Violation") {
+		if text := a.Value.String(); strings.Contains(text, "Violation") || strings.Contains(text, "authentication") {
 			c.lines.Add(1)
 		}
 		return true
