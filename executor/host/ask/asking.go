@@ -11,7 +11,7 @@ import (
 // Bounds of the questions of a tenant that come over NATS.
 const (
 	questionsMax      = 10_000   // under way, or waiting
-	questionsBytesMax = 16 << 20 // of their bodies
+	questionsBytesMax = 64 << 20 // of their bodies: a door moves 64 blobs, in chunks of 256 KiB
 	questionsAtOnce   = 4        // that look at the state, or whose answers are not sent yet
 )
 
