@@ -212,35 +212,6 @@ func (p *Plan) do(ctx context.Context, declared Action, caller <-chan struct{},
 // named is what an error calls an action: its id, or what it does where it has none yet.
 func named(declared Action) string { return cmp.Or(declared.ID, declared.Capability) }
 
-// execute runs the forward of a registered action, after its verdict and once a caller is there.
-func (a *action) execute(ctx context.Context, caller <-chan struct{},
-	forward Forward) (json.RawMessage, error) {
-	var err error
-	if a.reviewTimeout > 0 {
-		err = a.review(ctx)
-	}
-	if err == nil {
-		err = a.awaitCaller(ctx, caller)
-	}
-	if err == nil {
-		err = a.stillOpen(ctx)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
-	}
-	if ctx, err = a.start(ctx); err != nil {
-		return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
-	}
-	outcome, err := a.run(ctx, forward)
-	if err != nil {
-		if why := context.Cause(ctx); errors.Is(why, ErrUnheard) && !errors.Is(err, ErrUnheard) {
-			err = fmt.Errorf("%w: %w", why, err)
-		}
-		return nil, a.finishFailed(err)
-	}
-	return a.finishCompleted(outcome)
-}
-
 // Report registers an action that has already happened: its pair and its
 // completion are one commit, durable when Report returns. Of an action that an earlier
 // process has registered, the completion counts, also after a failure, a verdict or a

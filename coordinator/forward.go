@@ -3,6 +3,7 @@ package coordinator
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -17,6 +18,35 @@ import (
 // decides that a forward can no longer land: a forward starts soon after its pair was
 // stored, or while its plan is known to be open; it is given up when its timeout is over;
 // and it is given up at the end of its grace once its plan unwinds.
+
+// execute runs the forward of a registered action, after its verdict and once a caller is there.
+func (a *action) execute(ctx context.Context, caller <-chan struct{},
+	forward Forward) (json.RawMessage, error) {
+	var err error
+	if a.reviewTimeout > 0 {
+		err = a.review(ctx)
+	}
+	if err == nil {
+		err = a.awaitCaller(ctx, caller)
+	}
+	if err == nil {
+		err = a.stillOpen(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
+	}
+	if ctx, err = a.start(ctx); err != nil {
+		return nil, fmt.Errorf("cannot start action %q: %w", a.call.Action, err)
+	}
+	outcome, err := a.run(ctx, forward)
+	if err != nil {
+		if why := context.Cause(ctx); errors.Is(why, ErrUnheard) && !errors.Is(err, ErrUnheard) {
+			err = fmt.Errorf("%w: %w", why, err)
+		}
+		return nil, a.finishFailed(err)
+	}
+	return a.finishCompleted(outcome)
+}
 
 // start claims a registered action for its forward: of several calls with one ID
 // one runs it. The plan may have ended, and ctx too, while the pair was stored.

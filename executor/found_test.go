@@ -251,7 +251,7 @@ func TestWhatBecameOfAnUndoIsAnswered(t *testing.T) {
 	reader, got := view.NewReader(s.kv, "t", s), ""
 	for _, of := range []string{"p/a", "p/b", "p/c", "p/d", "q/a"} {
 		plan, action, _ := strings.Cut(of, "/")
-		outcome, undo := reader.Undo(plan, action)
+		outcome, undo, _ := reader.Undo(plan, action)
 		got += " " + outcome + "/" + undo
 	}
 	if got != " completed/held unknown/compensated completed/compensated / /" || s.show("p").State != ledger.StateOpen {

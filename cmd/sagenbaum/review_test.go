@@ -12,6 +12,22 @@ import (
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
 
+// blocksACommittedChild blocks an action of a plan that is committed in one that is open: all of it is
+// undone there.
+func blocksACommittedChild(t *testing.T, s *cmdtest.Served, door func(verb, body, key, want string)) {
+	t.Helper()
+	door("plan.begin", `{"plan":"p2"}`, "state", "open")
+	door("plan.begin", `{"plan":"c2","parent":"p2"}`, "state", "open")
+	door("plan.act", `{"plan":"c2","action":"a","capability":"email.send","input":{"to":"a"}}`, "state", "accepted")
+	door("plan.outcome", `{"plan":"c2","action":"a","outcome":"completed"}`, "outcome", "completed")
+	door("plan.commit", `{"plan":"c2"}`, "state", "committed")
+	child := s.Ask(t, "default", "review", "block", "c2", "a", "--by", "boss", "--reason", "no")
+	child.Wants(t, "a verdict on a committed child", cli.ExitGood)
+	if strings.Contains(child.Stdout, "plan committed") && !strings.Contains(child.Stdout, "child plan in plan p2") {
+		t.Errorf("review block: %s", child.Stdout)
+	}
+}
+
 // TestASupervisorAnswersWhatWaitsForAVerdict: an agent waits by the door, and a supervisor answers
 // on the command line.
 func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
@@ -75,16 +91,7 @@ func TestASupervisorAnswersWhatWaitsForAVerdict(t *testing.T) {
 	if !strings.Contains(late.Stdout, "plan committed, undone by plan p1~1") {
 		t.Errorf("review block: %s", late.Stdout)
 	}
-	door("plan.begin", `{"plan":"p2"}`, "state", "open")
-	door("plan.begin", `{"plan":"c2","parent":"p2"}`, "state", "open")
-	door("plan.act", `{"plan":"c2","action":"a","capability":"email.send","input":{"to":"a"}}`, "state", "accepted")
-	door("plan.outcome", `{"plan":"c2","action":"a","outcome":"completed"}`, "outcome", "completed")
-	door("plan.commit", `{"plan":"c2"}`, "state", "committed")
-	child := s.Ask(t, "default", "review", "block", "c2", "a", "--by", "boss", "--reason", "no")
-	child.Wants(t, "a verdict on a committed child", cli.ExitGood)
-	if strings.Contains(child.Stdout, "plan committed") && !strings.Contains(child.Stdout, "child plan in plan p2") {
-		t.Errorf("review block: %s", child.Stdout)
-	}
+	blocksACommittedChild(t, s, door)
 	s.End(t)
 }
 

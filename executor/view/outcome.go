@@ -141,26 +141,15 @@ func (r *Reader) PartsAfter(id string, known uint32) (list []api.UndonePart) {
 	return list
 }
 
-// Undo returns what is known of an action, and the state of its undo; "" where there is no such
-// action.
-func (r *Reader) Undo(planID, actionName string) (outcome, undo string) {
+// Undo returns what is known of an action, the state of its undo, and the plan that undoes it for
+// the verdict on it where that is in a committed child; "" where there is no such action.
+func (r *Reader) Undo(planID, actionName string) (outcome, undo, undoneIn string) {
 	if p := r.core.Plan(planID); p != nil {
 		if a := p.Named(actionName); a != nil {
-			return a.Outcome(), a.Undo()
+			return a.Outcome(), a.Undo(), a.UndoneIn()
 		}
 	}
-	return "", ""
-}
-
-// UndoneIn returns the plan that undoes an action of a committed child with all of the child, for
-// the verdict on the action, or "".
-func (r *Reader) UndoneIn(planID, actionName string) string {
-	if p := r.core.Plan(planID); p != nil {
-		if a := p.Named(actionName); a != nil {
-			return a.UndoneIn()
-		}
-	}
-	return ""
+	return "", "", ""
 }
 
 // Verdict returns the last verdict on an action; outcome is empty while there is none.

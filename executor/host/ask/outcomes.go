@@ -194,8 +194,7 @@ func outcomeOf(r *view.Reader, q api.OutcomeQuery) (answer api.OutcomeAnswer, er
 		answer.Unknown, answer.Settled = answer.Doubts, true
 	}
 	if q.Action != "" {
-		answer.Outcome, answer.Undo = r.Undo(q.Plan, q.Action)
-		answer.UndoneIn = r.UndoneIn(q.Plan, q.Action)
+		answer.Outcome, answer.Undo, answer.UndoneIn = r.Undo(q.Plan, q.Action)
 		answer.Verdict, answer.VerdictReason, answer.VerdictBy = r.Verdict(q.Plan, q.Action)
 	}
 	return answer, nil
