@@ -241,10 +241,6 @@ func (a *Action) plan() *plan { return a.s.plan(a.a.id.Plan) }
 // whole held set is retired by its plan.
 func (a *Action) Undo() string { return undoShown(a.a) }
 
-// ToDrop reports whether a staged act, or what delivers it, was stopped before it was made, and is
-// dropped when its turn comes.
-func (a *Action) ToDrop() bool { return toDrop(a.a) }
-
 func undoOf(p *rowspb.PlanRow, a *rowspb.ActionRow) string {
 	if a.Undo == rowspb.Undo_UNDO_HELD && p.Phase == rowspb.Phase_PHASE_COMMITTED && !keeps(p) {
 		return undoName(rowspb.Undo_UNDO_RETIRED)

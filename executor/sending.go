@@ -422,25 +422,6 @@ func (s about) deliveredFound(k *pb.ProbeAnswered) {
 	}
 }
 
-// toDrop reports whether a staged act, or what delivers it, is not made any more although nothing
-// has settled it yet: its deliveries were stopped, and it is dropped when its turn comes.
-func toDrop(a *action) bool {
-	if row := a.plan.row; !row.Delivers && row.DeliveredAs != "" && staged(a) {
-		if a = a.plan.s.byName(row.DeliveredAs, a.fixed.Id); a == nil {
-			return false
-		}
-	}
-	row := a.plan.row
-	if !delivers(a) || row.Stopped == nil || closed(row.Phase) && !keeps(row) {
-		return false
-	}
-	switch a.row.Undo {
-	case rowspb.Undo_UNDO_HELD, rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_READY:
-		return a.row.Ahead == nil && a.row.Unsure == 0 && !isDelivered(a)
-	}
-	return false // it is out, or its owner's, or settled
-}
-
 // undoShown is the undo of an action as people read it. Of a staged act it is what becomes of that:
 // staged, delivering, delivered or dropped, and its owner's.
 func undoShown(a *action) string {

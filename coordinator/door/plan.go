@@ -500,7 +500,8 @@ func planOf(who Caller, id string, h api.HistoryAnswer, undone map[string]bool) 
 			Staged: registered.Deliver != nil,
 			Key:    ledger.Key(who.Tenant, origin, past.Action, ledger.PurposeDo),
 			Code:   past.Code, Message: past.Message, Output: json.RawMessage(past.Output),
-			Incomplete: past.Incomplete, ExternalRef: past.ExternalRef, Verdict: past.Verdict, Undone: undone[past.Action]})
+			Incomplete: past.Incomplete, ExternalRef: past.ExternalRef, Verdict: past.Verdict,
+			Undone: undone[past.Action]})
 		if act := &p.Acts[len(p.Acts)-1]; act.Staged {
 			act.Delivery = deliveryOf(id, h.State, past)
 		}

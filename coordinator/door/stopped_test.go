@@ -45,7 +45,8 @@ func TestWhatAStopDropsIsToldSoAtOnce(t *testing.T) {
 			act, _ := one.(map[string]any)
 			acts[act["action"].(string)] = act["delivery"]
 		}
-		if want := map[string]any{"card": "delivering", "note": "dropped", "letter": "dropped"}; !reflect.DeepEqual(acts, want) {
+		want := map[string]any{"card": "delivering", "note": "dropped", "letter": "dropped"}
+		if !reflect.DeepEqual(acts, want) {
 			t.Errorf("%s: %v", plan, acts)
 		}
 	}

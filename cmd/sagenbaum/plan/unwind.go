@@ -95,7 +95,9 @@ type Unwound struct {
 	api.OutcomeAnswer
 }
 
-func unwindPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v unwinding) error {
+func unwindPlan(
+	cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v unwinding,
+) error {
 	ctx := cmd.Context()
 	before, err := c.Plan(ctx, id, 0)
 	if err != nil {
