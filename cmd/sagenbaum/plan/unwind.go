@@ -159,8 +159,8 @@ func (v unwinding) request(ctx context.Context, c *cli.Client, id string) (r Unw
 }
 
 // PartNext is the command that undoes a committed plan which is a part of another one: it is undone
-// as an action of the root. Of a part of a part it undoes the one that the root has. Empty: the plan
-// is not committed, or is no part.
+// as an action of the root. Of a part of a part it undoes the one that the root has. Empty: the
+// plan is not committed, or is no part.
 func PartNext(ctx context.Context, c *cli.Client, part api.Plan) string {
 	if part.State != ledger.StateCommitted || part.Parent == "" {
 		return ""
