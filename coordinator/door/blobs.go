@@ -139,7 +139,7 @@ func (w *Web) withBlobs(out http.ResponseWriter, r *http.Request,
 	work func(*http.Request, *blob.Client) error) {
 	who := Caller{Tenant: r.PathValue("tenant"), Name: r.PathValue("name")}
 	changed := w.changed()
-	d, err := w.admit(r, who, verbBlob)
+	d, err := w.admit(out, r, who, verbBlob)
 	if err == nil {
 		guarded, refused, stop := w.guarded(r, who, verbBlob, changed)
 		defer stop()

@@ -19,7 +19,7 @@ func (w *Web) events(out http.ResponseWriter, r *http.Request) {
 	who := Caller{Tenant: r.PathValue("tenant"), Name: r.PathValue("name")}
 	plan := r.PathValue("plan")
 	changed := w.changed()
-	d, err := w.admit(r, who, "plan.wait")
+	d, err := w.admit(out, r, who, "plan.wait")
 	if err == nil && r.ContentLength != 0 {
 		err = ledger.Refuse("body", "given", "none")
 	}

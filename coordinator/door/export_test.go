@@ -2,6 +2,8 @@ package door
 
 import (
 	"context"
+	"net"
+	"net/http"
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/coordinator"
@@ -32,6 +34,12 @@ func (d *Door) Blobs() int {
 
 // Conns is how many connections are open.
 func (w *Web) Conns() int64 { return w.conns.Load() }
+
+// ConnsMax is how many connections there may be.
+const ConnsMax = connsMax
+
+// Count is what the server calls for each connection.
+func (w *Web) Count(conn net.Conn, state http.ConnState) { w.count(conn, state) }
 
 // Begun answers plan.begin for a plan that this process takes nothing more for.
 func (d *Door) Begun(ctx context.Context, who Caller, plan string) (State, error) {

@@ -34,6 +34,7 @@ type Web struct {
 	pulse   time.Duration // of a stream of events in which nothing happens
 	spare   time.Duration // that a blob may take beside its pace
 	guesses guesses
+	refused sparing // connections
 	http    *http.Server
 	running sync.WaitGroup
 }
@@ -85,6 +86,10 @@ func (w *Web) count(conn net.Conn, state http.ConnState) {
 	case http.StateNew:
 		if w.conns.Add(1) > connsMax {
 			_ = conn.Close()
+			if n := w.refused.count(time.Now(), true); n > 0 {
+				w.cfg.Logger.Warn("the door has as many connections as it takes, and refuses others",
+					"open", connsMax, "refused", n, "last_from", conn.RemoteAddr().String())
+			}
 		}
 	case http.StateClosed, http.StateHijacked:
 		w.conns.Add(-1)
@@ -136,13 +141,14 @@ func (w *Web) Handler() http.Handler {
 
 // bounded bounds how long a body may take on every route, before anything else is looked at: the
 // server reads what a handler has left of it. A ReadTimeout would end requests that wait, with
-// their context.
+// their context. A connection ends with its answer unless a user has asked, and all of the body is
+// read: whoever has no token would keep its place until it is idle for long.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
 			_ = http.NewResponseController(out).SetReadDeadline(time.Now().Add(headerMax))
-			out.Header().Set("Connection", "close") // unless all of it is read
 		}
+		out.Header().Set("Connection", "close")
 		next.ServeHTTP(out, r)
 	})
 }
@@ -171,7 +177,7 @@ func (w *Web) verb(out http.ResponseWriter, r *http.Request) {
 	who := Caller{Tenant: r.PathValue("tenant"), Name: r.PathValue("name")}
 	name := r.PathValue("verb")
 	changed := w.changed()
-	d, err := w.admit(r, who, name)
+	d, err := w.admit(out, r, who, name)
 	if err == nil {
 		err = isJSON(r)
 	}
@@ -250,9 +256,12 @@ func isJSON(r *http.Request) error {
 
 // admit finds who asks, and refuses whom the table of roles does not let ask that under that
 // name.
-func (w *Web) admit(r *http.Request, who Caller, verb string) (*Door, error) {
+func (w *Web) admit(out http.ResponseWriter, r *http.Request, who Caller, verb string) (*Door, error) {
 	if err := w.allowed(r, who, verb); err != nil {
 		return nil, w.guessed(r, err)
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		out.Header().Del("Connection")
 	}
 	d := w.door.Load()
 	if d == nil {
