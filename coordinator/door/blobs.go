@@ -144,10 +144,10 @@ func (w *Web) withBlobs(out http.ResponseWriter, r *http.Request,
 		guarded, refused, stop := w.guarded(r, who, verbBlob, changed)
 		defer stop()
 		err = d.during(who, func() error {
-			if err := d.enterBlob(who); err != nil {
+			if err := d.blobs.enter(who); err != nil {
 				return err
 			}
-			defer d.leaveBlob(who)
+			defer d.blobs.leave(who)
 			t, err := d.tenant(who.Tenant)
 			if err != nil {
 				return err
@@ -172,28 +172,5 @@ func (w *Web) withBlobs(out http.ResponseWriter, r *http.Request,
 		refuse(out, explain(ledger.Refuse("plan", err.Error(), "a plan that is open")))
 	default:
 		refuse(out, explain(err))
-	}
-}
-
-// enterBlob counts a blob that a caller stores or reads, or refuses one that is too many.
-func (d *Door) enterBlob(who Caller) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.blobs[who] >= BlobsEach || d.blobbing >= BlobsMax {
-		return &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "blobs",
-			Problem: fmt.Sprintf("%d blobs of %s are moved, of %d in all", d.blobs[who], who.Name,
-				d.blobbing), Want: "the same, later", Stored: StoredNothing}
-	}
-	d.blobs[who]++
-	d.blobbing++
-	return nil
-}
-
-func (d *Door) leaveBlob(who Caller) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.blobbing--
-	if d.blobs[who]--; d.blobs[who] == 0 {
-		delete(d.blobs, who)
 	}
 }

@@ -219,10 +219,10 @@ func TestABlobThatIsSlowLosesItsPlace(t *testing.T) {
 		}
 	}
 	var waiting []net.Conn
-	for range door.BlobsEach {
+	for range door.BlobsMax / door.Each {
 		waiting = append(waiting, open(put))
 	}
-	until("all its places are taken", func() bool { return l.door.Blobs() == door.BlobsEach })
+	until("all its places are taken", func() bool { return l.door.Blobs() == door.BlobsMax/door.Each })
 	if status, text := l.blob(http.MethodGet, "tripper", "p", ref.Digest, nil); status != http.StatusTooManyRequests {
 		t.Errorf("one more: %d %.200s", status, text)
 	}

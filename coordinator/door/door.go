@@ -34,24 +34,21 @@ type Config struct {
 
 // Door serves agents. It is safe for concurrent use. Close it.
 type Door struct {
-	cfg    Config
-	log    *slog.Logger
-	places chan struct{}
-	life   context.Context
-	end    context.CancelFunc
-	ended  sync.WaitGroup // sweep
-	given  given
-	wrong  sparing
+	cfg   Config
+	log   *slog.Logger
+	calls *shares // requests that are worked on
+	acts  *shares // writers
+	blobs *shares // requests that move blobs
+	life  context.Context
+	end   context.CancelFunc
+	ended sync.WaitGroup // sweep
+	given given
+	wrong sparing
 
 	mu      sync.Mutex
 	closed  bool
 	tenants map[string]*tenant
 	writers map[writerKey]*writer
-	has     map[Caller]int // writers of each
-	calls   map[Caller]int // requests of each that are worked on
-	blobs   map[Caller]int // of these, what moves blobs
-
-	blobbing int // sum of blobs
 }
 
 // tenant is the door's connection to a tenant.
@@ -68,9 +65,10 @@ type Caller struct{ Tenant, Name string }
 
 // New starts a door.
 func New(cfg Config) *Door {
-	d := &Door{cfg: cfg, log: cfg.Logger, places: make(chan struct{}, CallsMax),
-		tenants: map[string]*tenant{}, writers: map[writerKey]*writer{}, has: map[Caller]int{},
-		calls: map[Caller]int{}, blobs: map[Caller]int{}}
+	d := &Door{cfg: cfg, log: cfg.Logger, calls: newShares("requests", "are worked on", CallsMax),
+		acts:    newShares("writers", "act", WritersMax),
+		blobs:   newShares("blobs", "are moved", BlobsMax),
+		tenants: map[string]*tenant{}, writers: map[writerKey]*writer{}}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -137,40 +135,11 @@ func (d *Door) during(who Caller, work func() error) error {
 			Problem: fmt.Sprintf("%q is not served here", who.Tenant),
 			Want:    "one that sagenbaum tenant ls lists", Stored: StoredNothing}
 	}
-	select {
-	case d.places <- struct{}{}:
-		defer func() { <-d.places }()
-	default:
-		return &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "requests",
-			Problem: fmt.Sprintf("%d requests are worked on", CallsMax), Want: "the same, later",
-			Stored: StoredNothing}
-	}
-	if err := d.enter(who); err != nil {
+	if err := d.calls.enter(who); err != nil {
 		return err
 	}
-	defer d.leave(who)
+	defer d.calls.leave(who)
 	return work()
-}
-
-// enter counts a request of a caller, or refuses one that is too many.
-func (d *Door) enter(who Caller) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.calls[who] >= CallsEach {
-		return &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "requests",
-			Problem: fmt.Sprintf("%d requests of %s are worked on", CallsEach, who.Name),
-			Want:    "the same, later", Stored: StoredNothing}
-	}
-	d.calls[who]++
-	return nil
-}
-
-func (d *Door) leave(who Caller) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.calls[who]--; d.calls[who] == 0 {
-		delete(d.calls, who)
-	}
 }
 
 // tenant is the door's connection to a tenant, which it makes when it is first needed.
@@ -345,15 +314,12 @@ func (d *Door) writer(who Caller, name string) (*writer, error) {
 		d.ended.Go(w.close) // ends within closeMax
 		w = nil
 	}
-	switch {
-	case w != nil:
+	if w != nil {
 		w.use()
 		return w, nil
-	case len(d.writers) >= WritersMax || d.has[who] >= WritersEach:
-		return nil, &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "writers",
-			Problem: fmt.Sprintf("%d writers act, %d of them of %s", len(d.writers), d.has[who],
-				who.Name),
-			Want: "the same, later", Stored: StoredNothing}
+	}
+	if err := d.acts.enter(who); err != nil {
+		return nil, err
 	}
 	w = &writer{door: d, key: key, conn: t.conn, plans: map[string]*held{}}
 	w.use()
@@ -363,10 +329,10 @@ func (d *Door) writer(who Caller, name string) (*writer, error) {
 		ConfirmTimeout: confirmMax, Logger: d.log})
 	if err != nil {
 		w.end()
+		d.acts.leave(who)
 		return nil, err
 	}
 	d.writers[key] = w
-	d.has[who]++
 	return w, nil
 }
 
@@ -384,10 +350,7 @@ func (d *Door) sweep() {
 // drop takes a writer out; the caller closes it. Called with mu held.
 func (d *Door) drop(key writerKey) {
 	delete(d.writers, key)
-	who := Caller{key.tenant, key.agent}
-	if d.has[who]--; d.has[who] == 0 {
-		delete(d.has, who)
-	}
+	d.acts.leave(Caller{key.tenant, key.agent})
 }
 
 // forget forgets what no one has asked about since an instant.

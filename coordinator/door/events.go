@@ -29,17 +29,14 @@ func (w *Web) events(out http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		_, err = d.historyOf(r.Context(), who, plan, 1)
 	}
-	if err == nil && w.streams.Add(1) > streamsMax {
-		w.streams.Add(-1)
-		err = &Error{Status: http.StatusTooManyRequests, Code: "limit", Limit: "streams",
-			Problem: fmt.Sprintf("%d streams of events are open", streamsMax), Want: "plan.wait",
-			Stored: StoredNothing}
+	if err == nil {
+		err = w.streams.enter(who)
 	}
 	if err != nil {
 		refuse(out, explain(err))
 		return
 	}
-	defer w.streams.Add(-1)
+	defer w.streams.leave(who)
 	guarded, _, stop := w.guarded(r, who, "plan.wait", changed)
 	defer stop()
 	w.follow(out, guarded, d, who, plan)
@@ -62,6 +59,7 @@ func (w *Web) follow(out http.ResponseWriter, r *http.Request, d *Door, who Call
 	h := out.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
+	h.Set("Connection", "close") // it keeps the deadline of the last write
 	control := http.NewResponseController(out)
 	var last []byte
 	for end := time.Now().Add(streamTime); time.Now().Before(end); {
@@ -73,6 +71,7 @@ func (w *Web) follow(out http.ResponseWriter, r *http.Request, d *Door, who Call
 		if err != nil {
 			return
 		}
+		writing(out)
 		if string(text) != string(last) {
 			last = text
 			fmt.Fprintf(out, "event: state\ndata: %s\n\n", text)
@@ -80,10 +79,16 @@ func (w *Web) follow(out http.ResponseWriter, r *http.Request, d *Door, who Call
 		if control.Flush() != nil || s.Ended {
 			return
 		}
-		if !w.next(out, r, d, notices) {
+		if !w.next(out, r, d, notices) { // what it has written is flushed with the state
 			return
 		}
 	}
+}
+
+// writing bounds how long the next writes may take: a client that reads nothing would have the stream
+// outlive its user.
+func writing(out http.ResponseWriter) {
+	_ = http.NewResponseController(out).SetWriteDeadline(time.Now().Add(streamWrite))
 }
 
 // next waits for a notice, or writes that there are none.
@@ -96,9 +101,11 @@ func (w *Web) next(out http.ResponseWriter, r *http.Request, d *Door,
 		var notice api.Notice
 		// otherwise an answer, which a client has had sent here: see api.NoAnswer
 		if m.Reply != "" && json.Unmarshal(m.Data, &notice) == nil {
+			writing(out)
 			fmt.Fprintf(out, "event: notice\ndata: %s\n\n", m.Data)
 		}
 	case <-pulse.C:
+		writing(out)
 		fmt.Fprint(out, ": nothing new\n\n")
 	case <-r.Context().Done():
 		return false

@@ -27,9 +27,9 @@ func (w *Web) Spare(d time.Duration) { w.spare = d }
 
 // Blobs is how many blobs are moved.
 func (d *Door) Blobs() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.blobbing
+	d.blobs.mu.Lock()
+	defer d.blobs.mu.Unlock()
+	return d.blobs.all
 }
 
 // Conns is how many connections are open.
@@ -68,19 +68,33 @@ func (d *Door) Writers() int {
 	return len(d.writers)
 }
 
-// Fill has a caller use as many writers and requests as it may; empty gives them back.
+// Fill has a caller use as many writers and requests as it may, but one request; empty gives them back.
 func (d *Door) Fill(who Caller) (empty func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	writers := d.has[who]
-	d.has[who], d.calls[who] = WritersEach, CallsEach-1
+	var taken []*shares
+	for _, s := range []*shares{d.acts, d.calls} {
+		for s.enter(who) == nil {
+			taken = append(taken, s)
+		}
+	}
+	d.calls.leave(who)
 	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.has[who] = writers
-		delete(d.calls, who)
+		for _, s := range taken[:len(taken)-1] {
+			s.leave(who)
+		}
 	}
 }
+
+// Shares are places that users of tenants take.
+type Shares struct{ *shares }
+
+// NewShares makes places for requests.
+func NewShares(max int) Shares { return Shares{newShares("requests", "are worked on", max)} }
+
+// Enter takes a place, and Leave gives one back.
+func (s Shares) Enter(who Caller) error { return s.enter(who) }
+
+// Leave gives a place back.
+func (s Shares) Leave(who Caller) { s.leave(who) }
 
 // Superseded reports whether a writer has heard that another one has taken over a plan.
 func (d *Door) Superseded(who Caller, writer, plan string) bool {

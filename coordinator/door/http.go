@@ -29,7 +29,7 @@ type Web struct {
 	openapi []byte
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
-	streams atomic.Int64
+	streams *shares
 	conns   atomic.Int64
 	pulse   time.Duration // of a stream of events in which nothing happens
 	spare   time.Duration // that a blob may take beside its pace
@@ -61,9 +61,9 @@ const (
 	bodyTime       = 30 * time.Second
 	idleMax        = 2 * time.Minute
 	headerBytesMax = 16 << 10
-	streamsMax     = 1024 // of events, at once
-	connsMax       = 2*CallsMax + streamsMax
+	connsMax       = 2*CallsMax + StreamsMax
 	streamTime     = time.Hour
+	streamWrite    = 10 * time.Second // for a client to read what it is sent
 )
 
 // NewWeb makes a door over HTTP, which Run serves.
@@ -71,8 +71,8 @@ func NewWeb(cfg WebConfig) *Web {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &Web{cfg: cfg, openapi: OpenAPI(cfg.Version), pulse: pulseEvery,
-		spare: bodyTime}
+	w := &Web{cfg: cfg, openapi: OpenAPI(cfg.Version), pulse: pulseEvery, spare: bodyTime,
+		streams: newShares("streams", "of events are open", StreamsMax)}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.http = &http.Server{Handler: w.Handler(), ReadHeaderTimeout: headerMax,
 		IdleTimeout: idleMax, MaxHeaderBytes: headerBytesMax, ConnState: w.count,

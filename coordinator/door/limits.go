@@ -14,15 +14,15 @@ const (
 	// nothing for a while make room.
 	WritersMax = 4096
 
-	// CallsEach and WritersEach are how many of these one agent, source or supervisor has at most, so
-	// that no one takes the places of all.
-	CallsEach   = CallsMax / 4
-	WritersEach = WritersMax / 8
+	// BlobsMax is how many blobs are stored and read at once: each takes a chunk in memory.
+	BlobsMax = 64
 
-	// BlobsMax is how many blobs are stored and read at once, and BlobsEach by one agent: each takes a
-	// chunk in memory.
-	BlobsMax  = 64
-	BlobsEach = 16
+	// StreamsMax is how many streams of events are open at once.
+	StreamsMax = 1024
+
+	// Each is one part of so many that one agent, source or supervisor has of all these at most, and a
+	// tenant twice as much: of what others leave.
+	Each = 4
 
 	// WaitMax is the longest that a request may wait, and WaitDefault how long it does where it
 	// does not say.
