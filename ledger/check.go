@@ -18,7 +18,7 @@ import (
 // writers (before they append) and for the fold (which refuses what it finds). The error is a
 // *Refused.
 func Check(r *pb.Record, s Source) error {
-	return firstOf(CheckSpans(r), needlessID(r, s), checkForm(r, s))
+	return firstOf(CheckSpans(r), needlessID(r, s), checkForm(r, s), tooDeep(r))
 }
 
 // checkForm is Check as a record is decoded: whether its durations count is for the fold to say.

@@ -92,3 +92,15 @@ func TestWhatIsWrongWithTheDoorsConnectionIsLogged(t *testing.T) {
 		t.Errorf("%d lines: %s", n, log.String())
 	}
 }
+
+// TestAValueThatIsNestedTooDeepIsRefused: no answer that has it in itself could be read.
+func TestAValueThatIsNestedTooDeepIsRefused(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"p"}`)
+	deep := strings.Repeat("[", 1001) + strings.Repeat("]", 1001)
+	l.refused(l.post, "tripper", "plan.act",
+		`{"plan":"p","action":"a","capability":"page.read","input":{"x":`+deep+`}}`, 422, "input")
+	l.refused(l.post, "tripper", "plan.begin", `{"plan":"q","input":{"x":`+deep+`}}`, 422, "input")
+	l.refused(l.post, "scanner", "fact.put", `{"key":"k","value":`+deep+`}`, 422, "value")
+}
