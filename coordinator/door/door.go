@@ -174,7 +174,8 @@ func (d *Door) lagging(_ *nats.Conn, sub *nats.Subscription, err error) {
 		if sub != nil {
 			subject = sub.Subject
 		}
-		d.log.Warn("the door's connection to a tenant", "subject", subject, "problem", err, "since_last", n)
+		d.log.Warn("the door's connection to a tenant", "subject", subject, "problem", err,
+			"since_last", n)
 	}
 }
 

@@ -85,8 +85,8 @@ func (w *Web) follow(out http.ResponseWriter, r *http.Request, d *Door, who Call
 	}
 }
 
-// writing bounds how long the next writes may take: a client that reads nothing would have the stream
-// outlive its user.
+// writing bounds how long the next writes may take: a client that reads nothing would have the
+// stream outlive its user.
 func writing(out http.ResponseWriter) {
 	_ = http.NewResponseController(out).SetWriteDeadline(time.Now().Add(streamWrite))
 }

@@ -256,7 +256,8 @@ func isJSON(r *http.Request) error {
 
 // admit finds who asks, and refuses whom the table of roles does not let ask that under that
 // name.
-func (w *Web) admit(out http.ResponseWriter, r *http.Request, who Caller, verb string) (*Door, error) {
+func (w *Web) admit(out http.ResponseWriter, r *http.Request, who Caller, verb string) (*Door,
+	error) {
 	if err := w.allowed(r, who, verb); err != nil {
 		return nil, w.guessed(r, err)
 	}

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// shares are places that users of tenants take. A tenant may have as many as are left for others, and
-// a user as many as are left for the others of its tenant then: so no one takes all, and whoever
-// comes finds some.
+// shares are places that users of tenants take. A tenant may have as many as are left for others,
+// and a user as many as are left for the others of its tenant then: so no one takes all, and
+// whoever comes finds some.
 type shares struct {
 	limit, are string // as in: 7 requests are worked on
 	max        int
@@ -27,8 +27,8 @@ func (s *shares) enter(who Caller) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.by[who] >= s.room(who.Tenant) {
-		return tooMany(s.limit, fmt.Sprintf("%d %s %s, %d of them of tenant %s, and %d of %s", s.all,
-			s.limit, s.are, s.of[who.Tenant], who.Tenant, s.by[who], who.Name))
+		return tooMany(s.limit, fmt.Sprintf("%d %s %s, %d of them of tenant %s, and %d of %s",
+			s.all, s.limit, s.are, s.of[who.Tenant], who.Tenant, s.by[who], who.Name))
 	}
 	s.all++
 	s.of[who.Tenant]++

@@ -98,11 +98,11 @@ func (a *asker) mayAsk(all *asker, bytes int) error {
 	const want = "fewer at once, or a user for each program"
 	switch {
 	case !a.fits(a.count, 1, left):
-		return ledger.Refuse(api.CodeQuestions, fmt.Sprintf("%d of this user are waiting, and %d places are "+
-			"left", a.count, left), want)
+		return ledger.Refuse(api.CodeQuestions, fmt.Sprintf("%d of this user are waiting, "+
+			"and %d places are left", a.count, left), want)
 	case !a.fits(a.bytes, bytes, leftBytes):
-		return ledger.Refuse(api.CodeQuestions, fmt.Sprintf("%d bytes of this user are waiting, %d more would, "+
-			"and there is room for %d", a.bytes, bytes, leftBytes), want)
+		return ledger.Refuse(api.CodeQuestions, fmt.Sprintf("%d bytes of this user are waiting, "+
+			"%d more would, and there is room for %d", a.bytes, bytes, leftBytes), want)
 	}
 	return nil
 }

@@ -125,8 +125,7 @@ func NewMetrics(disks ...Disk) *Metrics {
 	m.replies = counter("replies_refused_total",
 		"Answers that did not count: unknown (late), unreadable, echo; or a field.", "tenant", "reason")
 	m.requests = counter("requests_refused_total",
-		"Messages not taken as requests: reply_to (no inbox to answer to), body, questions (too many).",
-		"tenant", "reason")
+		"Messages not taken as requests: reply_to (no inbox), body, questions.", "tenant", "reason")
 	m.dispatchLatency = histogram("dispatch_latency_seconds",
 		"From the decision to dispatch, to the sending of the command.")
 	m.undoLatency = histogram("undo_latency_seconds",
