@@ -148,23 +148,6 @@ func (p *Plan) Committing() bool { return p.p.committing() }
 // InDoubt reports whether a commit waits for something in the plan, or a part of it.
 func (p *Plan) InDoubt() bool { return p.p.doubtsIn() }
 
-// UndoneInPart reports whether an action was undone in a part of its plan after which the plan went
-// on: what it did is not there any more. Of what its owner has answered for, that is so only where
-// the answer says it: one that skips it claims nothing.
-func (a *Action) UndoneInPart() bool {
-	p, row := a.plan().row, a.Row
-	switch {
-	case !settled(row.Undo), row.Outcome == rowspb.Outcome_OUTCOME_FAILED,
-		row.Undo == rowspb.Undo_UNDO_RESOLVED &&
-			row.Resolution.GetOutcome() != pb.Resolution_RESOLUTION_DONE:
-		return false
-	case p.Unwinding != nil: // not in the unwind of the present, or that it has ended with
-		return laterThan(p.Unwinding, row.Settled)
-	}
-	return p.Phase == rowspb.Phase_PHASE_OPEN || p.Phase == rowspb.Phase_PHASE_COMMITTING ||
-		p.Phase == rowspb.Phase_PHASE_COMMITTED
-}
-
 // Outstanding names the actions that are owed and not undone, as the record of the plan's
 // end does: at most 256.
 func (p *Plan) Outstanding() []string { return p.p.outstanding() }

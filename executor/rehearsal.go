@@ -324,6 +324,8 @@ func holdsUp(a *action) bool {
 
 // A verdict on a committed child.
 
+// What becomes of an action by what is recorded already, for those who ask.
+
 // UndoneIn names the plan that undoes an action of a committed child, with all of the child, for
 // the verdict on it; "": the plan is no committed child, or was committed with its root, or the
 // verdict undoes nothing. The leases of such a child are held on, and what they undo is its root's.
@@ -346,4 +348,44 @@ func (a *Action) UndoneIn() string {
 		return to.id
 	}
 	return p.root().id
+}
+
+// ToDrop reports whether a staged act, or what delivers it, was stopped before it was made, and is
+// dropped when its turn comes.
+func (a *Action) ToDrop() bool { return toDrop(a.a) }
+
+// toDrop reports whether a staged act, or what delivers it, is not made any more although nothing
+// has settled it yet: its deliveries were stopped, and it is dropped when its turn comes.
+func toDrop(a *action) bool {
+	if row := a.plan.row; !row.Delivers && row.DeliveredAs != "" && staged(a) {
+		if a = a.plan.s.byName(row.DeliveredAs, a.fixed.Id); a == nil {
+			return false
+		}
+	}
+	row := a.plan.row
+	if !delivers(a) || row.Stopped == nil || closed(row.Phase) && !keeps(row) {
+		return false
+	}
+	switch a.row.Undo {
+	case rowspb.Undo_UNDO_HELD, rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_READY:
+		return a.row.Ahead == nil && a.row.Unsure == 0 && !isDelivered(a)
+	}
+	return false // it is out, or its owner's, or settled
+}
+
+// UndoneInPart reports whether an action was undone in a part of its plan after which the plan went
+// on: what it did is not there any more. Of what its owner has answered for, that is so only where
+// the answer says it: one that skips it claims nothing.
+func (a *Action) UndoneInPart() bool {
+	p, row := a.plan().row, a.Row
+	switch {
+	case !settled(row.Undo), row.Outcome == rowspb.Outcome_OUTCOME_FAILED,
+		row.Undo == rowspb.Undo_UNDO_RESOLVED &&
+			row.Resolution.GetOutcome() != pb.Resolution_RESOLUTION_DONE:
+		return false
+	case p.Unwinding != nil: // not in the unwind of the present, or that it has ended with
+		return laterThan(p.Unwinding, row.Settled)
+	}
+	return p.Phase == rowspb.Phase_PHASE_OPEN || p.Phase == rowspb.Phase_PHASE_COMMITTING ||
+		p.Phase == rowspb.Phase_PHASE_COMMITTED
 }

@@ -166,8 +166,8 @@ func (d *Door) tenant(name string) (*tenant, error) {
 	return t, nil
 }
 
-// lagging logs what is wrong with a connection, as that an agent does not read its events as fast as
-// notices come.
+// lagging logs what is wrong with a connection, as that an agent does not read its events as fast
+// as notices come.
 func (d *Door) lagging(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if n := d.wrong.count(time.Now(), true); n > 0 {
 		subject := ""
