@@ -14,6 +14,9 @@ import (
 // underHolder begins a term of a holder with this version of the fold.
 func (w *world) underHolder(version uint32) {
 	w.t.Helper()
+	was := w.deciding
+	defer func() { w.deciding = was }()
+	w.deciding = false // no ledger goes back to an earlier holder: the audit says so, and goes on
 	w.must(w.append(ledger.Source{Tenant: "t", Class: ledger.ClassExecutor, Term: true}, &pb.Record{
 		Term: 2, Kind: &pb.Record_TermStarted{TermStarted: &pb.TermStarted{Holder: "h1", FoldVersion: version}}}))
 }

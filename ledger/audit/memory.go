@@ -320,7 +320,8 @@ func (b *book) wouldBe(e ledger.Entry, commit []ledger.Entry, right func(*claim)
 	for _, r := range commit {
 		if r.StampNs = 0; r.Address.Index == e.Address.Index {
 			c := trial.begin(r)
-			return right(c) && trial.take(c).ok()
+			_, v := trial.judge(c)
+			return v.ok() && right(c)
 		}
 		trial.fold(r)
 	}
