@@ -165,7 +165,6 @@ func (l *Ledger) judge(e ledger.Entry, commit []ledger.Entry) (v verdict, found 
 	if of, v = b.judge(c); v.ok() {
 		found = append(found, judged(counted, c)...)
 		if len(of.content) > 0 {
-			c.raced = l.raced(c.p, c.Record)
 			c.excused = func(right func(*claim) bool) bool { return l.excuse(e, commit, right) }
 			found = append(found, judged(of.content, c)...)
 		}

@@ -78,15 +78,15 @@ type claim struct {
 
 	of     *Ledger        // nil: the record is judged on trial
 	commit []ledger.Entry // the records of its message
-	raced  bool           // its holder may have decided from what is not so
 	// excused reports whether the record was right, as a function says, where its holder had read to:
 	// others have written since. nil: the record is judged on trial.
 	excused func(right func(*claim) bool) bool
 }
 
-// isExcused asks that.
-func (c *claim) isExcused(right func(*claim) bool) bool {
-	return c.excused != nil && c.excused(right)
+// wasRight reports whether a record of a holder is right, as a function says, or was where its
+// holder had read to.
+func (c *claim) wasRight(right func(*claim) bool) bool {
+	return right(c) || c.excused != nil && c.excused(right)
 }
 
 // Dispositions of records.

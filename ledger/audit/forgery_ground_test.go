@@ -47,6 +47,17 @@ var groundForgeries = []forgery{
 		s.agent(&pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Number: 1, Name: "late"}}})
 		s.write(holder, next...)
 	}, false},
+	{"an unwind that says another part, after a record that changes nothing", "I21", func(s *scribe) {
+		s.blocked()
+		decide := func() []*pb.Record {
+			return s.state.Decide(executor.Input{EpochNs: s.now, SizeMax: 60 << 10})[:1]
+		}
+		s.write(holder, decide()...)
+		started := decide()
+		started[0].GetUnwindStarted().FromAction = "a"
+		s.agent(&pb.Record{Kind: &pb.Record_SavepointSet{SavepointSet: &pb.SavepointSet{Number: 1, Name: "late"}}})
+		s.write(holder, started...)
+	}, false},
 	{"a term of a holder that knows fewer rules", "I26", func(s *scribe) {
 		s.rules = executor.FoldVersion
 		s.begin(2)

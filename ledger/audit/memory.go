@@ -280,26 +280,6 @@ func (l *Ledger) found(ref *pb.Address) string {
 	return "another record is there: " + ledger.FormatAddress(at)
 }
 
-// raced reports whether the holder's last message was followed by one about a plan, or about
-// a part of it, from which the record may not have been decided, or whether an unwind was decided
-// from a record of its own message that does not count. Reports of workers and facts change nothing
-// that is owed at its end, and a verdict does if all of the plan is undone for it.
-func (l *Ledger) raced(p *plan, r *pb.Record) bool {
-	ended := r.GetPlanEnded() != nil
-	if p == nil || !ended && r.GetUnwindStarted() == nil {
-		return false
-	}
-	spoken := func(e ledger.Entry) bool {
-		people := e.Source.Class == ledger.ClassAgent || e.Source.Class == ledger.ClassOperator
-		return (people || !ended || l.widens(e)) && e.Record.GetPlan() == p.id
-	}
-	lost := func(e Entry) bool { return !ended && e.Plan == p.id && e.Verdict == Void }
-	return slices.ContainsFunc(l.last, lost) || slices.ContainsFunc(l.behind,
-		func(entries []ledger.Entry) bool { return slices.ContainsFunc(entries, spoken) }) ||
-		slices.ContainsFunc(p.actions,
-			func(a *action) bool { return a.child != nil && l.raced(a.child, r) })
-}
-
 // excuse reports whether a record was right, as a function says, and would have counted at a place
 // after its holder's last message.
 func (l *Ledger) excuse(e ledger.Entry, commit []ledger.Entry, right func(*claim) bool) bool {
@@ -339,14 +319,6 @@ func (b *book) wouldHold(entries []ledger.Entry) bool {
 		}
 	}
 	return true
-}
-
-// widens reports whether a record is a verdict that counts and has all of its plan undone.
-func (l *Ledger) widens(e ledger.Entry) bool {
-	k := e.Record.GetVerdictGiven()
-	_, refused, known := l.log.leaves.Get(e.Address.Sequence, e.Address.Index)
-	return k != nil && known && !refused &&
-		k.Outcome != pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW && !undoesOne(l.book, k.Scope)
 }
 
 // Leaves remembers the leaf of every record, for the references to it, and whether the

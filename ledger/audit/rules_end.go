@@ -17,7 +17,8 @@ var planChapters = map[string]*chapter{
 			func(c *claim) judgement { return c.p.neverEnded() }},
 			{"I21.part-of-plan", "An unwind says what it undoes of its plan.",
 				func(c *claim) judgement {
-					return unless(c.raced || saysItsPart(c.p, c.Record),
+					right := func(c *claim) bool { return saysItsPart(c.p, c.Record) }
+					return unless(c.wasRight(right),
 						"savepoint %q or action %q of plan %s", c.p.toSavepoint, c.p.fromAction,
 						c.p.id)
 				}}},
@@ -189,12 +190,12 @@ var endedContent = []clause{
 		}},
 	{"I23.outstanding", "An end names exactly what is owed and not undone.",
 		func(c *claim) judgement {
-			return unless(namesRight(c) || c.isExcused(namesRight), "outstanding %.200q, and not %.200q",
+			return unless(c.wasRight(namesRight), "outstanding %.200q, and not %.200q",
 				c.namesOwed(), c.Record.GetPlanEnded().Outstanding)
 		}},
 	{"I22.counts", "An end counts what was undone and what was skipped.", func(c *claim) judgement {
 		k := c.Record.GetPlanEnded()
-		return unless(countsRight(c) || c.isExcused(countsRight),
+		return unless(c.wasRight(countsRight),
 			"%v compensated and skipped, and not %v", c.counts(), [2]int{int(k.Compensated), int(k.Skipped)})
 	}},
 }

@@ -274,7 +274,7 @@ var callContent = []clause{
 func (c *claim) argued(rule string) judgement {
 	f := c.arguments()
 	switch {
-	case f == nil || f.rule != rule || c.isExcused(isCalledRight):
+	case f == nil || f.rule != rule || c.wasRight(isCalledRight):
 		return judgement{}
 	}
 	return breaks("%s", f.right)
@@ -408,7 +408,7 @@ var quarantineContent = []clause{
 	{"I23.ground", "What is its owner's is so by the records, whatever reason is given: it is not " +
 		"undone without its owner, has no attempt left, or a call about it cannot be made.",
 		func(c *claim) judgement {
-			return unless(hasGround(c) || c.isExcused(hasGround), "%s action %s, after %d of %d attempts",
+			return unless(c.wasRight(hasGround), "%s action %s, after %d of %d attempts",
 				c.b.next(c.p, c.a), c.a.id, c.a.attempt-c.a.attemptsFrom, triesOf(c.a.compensation))
 		}},
 }
