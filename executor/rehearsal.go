@@ -322,8 +322,6 @@ func holdsUp(a *action) bool {
 	return false
 }
 
-// A verdict on a committed child.
-
 // What becomes of an action by what is recorded already, for those who ask.
 
 // UndoneIn names the plan that undoes an action of a committed child, with all of the child, for
@@ -350,25 +348,22 @@ func (a *Action) UndoneIn() string {
 	return p.root().id
 }
 
-// ToDrop reports whether a staged act, or what delivers it, was stopped before it was made, and is
-// dropped when its turn comes.
-func (a *Action) ToDrop() bool { return toDrop(a.a) }
-
-// toDrop reports whether a staged act, or what delivers it, is not made any more although nothing
+// ToDrop reports whether a staged act, or what delivers it, is not made any more although nothing
 // has settled it yet: its deliveries were stopped, and it is dropped when its turn comes.
-func toDrop(a *action) bool {
-	if row := a.plan.row; !row.Delivers && row.DeliveredAs != "" && staged(a) {
-		if a = a.plan.s.byName(row.DeliveredAs, a.fixed.Id); a == nil {
+func (a *Action) ToDrop() bool {
+	x := a.a
+	if row := x.plan.row; !row.Delivers && row.DeliveredAs != "" && staged(x) {
+		if x = x.plan.s.byName(row.DeliveredAs, x.fixed.Id); x == nil {
 			return false
 		}
 	}
-	row := a.plan.row
-	if !delivers(a) || row.Stopped == nil || closed(row.Phase) && !keeps(row) {
+	row := x.plan.row
+	if !delivers(x) || row.Stopped == nil || closed(row.Phase) && !keeps(row) {
 		return false
 	}
-	switch a.row.Undo {
+	switch x.row.Undo {
 	case rowspb.Undo_UNDO_HELD, rowspb.Undo_UNDO_OWED, rowspb.Undo_UNDO_READY:
-		return a.row.Ahead == nil && a.row.Unsure == 0 && !isDelivered(a)
+		return x.row.Ahead == nil && x.row.Unsure == 0 && !isDelivered(x)
 	}
 	return false // it is out, or its owner's, or settled
 }

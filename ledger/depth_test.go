@@ -14,17 +14,17 @@ func TestAValueThatIsNestedTooDeepIsRefused(t *testing.T) {
 	nested := func(n int) []byte {
 		return []byte(strings.Repeat("[", n) + `"\"[[{"` + strings.Repeat("]", n))
 	}
-	wide := []byte("[" + strings.Repeat(`{},`, 2*DepthMax) + `"` + strings.Repeat(`[`, 2*DepthMax) + `"]`)
+	wide := []byte("[" + strings.Repeat(`{},`, 2*depthMax) + `"` + strings.Repeat(`[`, 2*depthMax) + `"]`)
 	source := Source{Tenant: "t", Class: ClassFact, Name: "src"}
 	put := func(value []byte) *pb.Record {
 		return &pb.Record{Kind: &pb.Record_FactAsserted{FactAsserted: &pb.FactAsserted{Key: "k", Value: value}}}
 	}
-	for _, fine := range [][]byte{nested(DepthMax), wide} {
+	for _, fine := range [][]byte{nested(depthMax), wide} {
 		if err := Check(put(fine), source); err != nil {
 			t.Error(err)
 		}
 	}
-	deep := nested(DepthMax + 1)
+	deep := nested(depthMax + 1)
 	var refused *Refused
 	if err := Check(put(deep), source); !errors.As(err, &refused) || refused.Field != "fact_asserted.value" {
 		t.Errorf("%v", err)

@@ -130,13 +130,13 @@ func leaveOut(r *pb.Record) {
 	}
 }
 
-// DepthMax is how many arrays and objects of a value may be in one another: answers have values
+// depthMax is how many arrays and objects of a value may be in one another: answers have values
 // within their own, and readers of JSON have a limit.
-const DepthMax = 1000
+const depthMax = 1000
 
-// CheckDepth refuses a value, in JSON, that is nested deeper than DepthMax.
-func CheckDepth(field string, value []byte) error {
-	if bytes.Count(value, []byte("["))+bytes.Count(value, []byte("{")) <= DepthMax {
+// checkDepth refuses a value, in JSON, that is nested deeper than depthMax.
+func checkDepth(field string, value []byte) error {
+	if bytes.Count(value, []byte("["))+bytes.Count(value, []byte("{")) <= depthMax {
 		return nil
 	}
 	depth, deepest, quoted := 0, 0, false
@@ -154,9 +154,9 @@ func CheckDepth(field string, value []byte) error {
 			depth--
 		}
 	}
-	if deepest > DepthMax {
+	if deepest > depthMax {
 		return Refuse(field, fmt.Sprintf("it is nested %d levels deep", deepest),
-			fmt.Sprintf("at most %d levels", DepthMax))
+			fmt.Sprintf("at most %d levels", depthMax))
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func CheckDepth(field string, value []byte) error {
 // tooDeep is what writers refuse before they append: the fold takes it, as earlier versions did.
 // What an effect has returned is not among it: it has happened.
 func tooDeep(r *pb.Record) error {
-	return firstOf(CheckDepth("payload.input", r.Payload.GetInput()),
-		CheckDepth("payload.before", r.Payload.GetBefore()),
-		CheckDepth("fact_asserted.value", r.GetFactAsserted().GetValue()))
+	return firstOf(checkDepth("payload.input", r.Payload.GetInput()),
+		checkDepth("payload.before", r.Payload.GetBefore()),
+		checkDepth("fact_asserted.value", r.GetFactAsserted().GetValue()))
 }

@@ -56,23 +56,30 @@ func TestAHostThatCannotAskDoesNotSayWhoHolds(t *testing.T) {
 
 const unknown = "not known which host holds it: "
 
-// TestALockThatHasRunOutIsNoOnes: servers without a leader answer what they have, and do not remove
-// a lock that has run out.
-func TestALockThatHasRunOutIsNoOnes(t *testing.T) {
-	t.Parallel()
+// besideAnHour is a host with its keeper, beside others whose locks last for an hour: the server keeps
+// one for as long as its holder has asked for.
+func besideAnHour(t *testing.T) (*actor, *keeper, *jetstream.Holders) {
+	t.Helper()
 	r := newRig(t)
 	k, _ := r.keeperOn()
-	// The server keeps it for as long as its holder has asked for.
 	long, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: r.conn, TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
+	a := foldingActor(t)
+	a.lead.holders = k.holders
+	return a, k, long
+}
+
+// TestALockThatHasRunOutIsNoOnes: servers without a leader answer what they have, and do not remove
+// a lock that has run out.
+func TestALockThatHasRunOutIsNoOnes(t *testing.T) {
+	t.Parallel()
+	a, k, long := besideAnHour(t)
 	lease, ok, _, err := long.Acquire(t.Context(), "t", "h2")
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	a := foldingActor(t)
-	a.lead.holders = k.holders
 	a.board.Enter(api.ModeStandby, "held by h2")
 	looks := func(when string, held bool, problem string) {
 		t.Helper()
@@ -98,14 +105,7 @@ func TestALockThatHasRunOutIsNoOnes(t *testing.T) {
 // TestAHaltedHostBelievesALockForItsTime: it asks for no lock, and answers where no other host does.
 func TestAHaltedHostBelievesALockForItsTime(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	k, _ := r.keeperOn()
-	long, err := jetstream.NewHolders(jetstream.HoldersConfig{Conn: r.conn, TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := foldingActor(t)
-	a.lead.holders = k.holders
+	a, k, long := besideAnHour(t)
 	looks := func(when string, want bool) {
 		t.Helper()
 		if got := a.lead.elsewhere(t.Context()); got != want {

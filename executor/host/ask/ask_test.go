@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/sagenbaum/sagenbaum/executor"
 	"github.com/sagenbaum/sagenbaum/executor/actuators"
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
@@ -293,10 +295,8 @@ func (u *unanswered) KeyProblem(string, []byte) string     { return "" }
 func (u *unanswered) View(v api.Checkpoint) api.Checkpoint { return v }
 func (u *unanswered) Forked() string                       { return "it has signed what is not there" }
 
-// TestAHostAnswersWithoutItsServers: whoever asks for all hosts waits 150 ms for a further one, and
-// asks above all where something is wrong.
-func TestAHostAnswersWithoutItsServers(t *testing.T) {
-	t.Parallel()
+func openStore(t *testing.T) *pebble.DB {
+	t.Helper()
 	db, err := store.Open(t.TempDir(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -306,6 +306,14 @@ func TestAHostAnswersWithoutItsServers(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return db
+}
+
+// TestAHostAnswersWithoutItsServers: whoever asks for all hosts waits 150 ms for a further one, and
+// asks above all where something is wrong.
+func TestAHostAnswersWithoutItsServers(t *testing.T) {
+	t.Parallel()
+	db := openStore(t)
 	u := new(unanswered)
 	d := New(Config{Tenant: "t", Holder: "h1", Board: NewBoard((*observe.Meter)(nil)), DB: db, Keys: u, Proof: u,
 		Shared: new(Shared), Now: time.Now})

@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/executor/host/observe"
-	"github.com/sagenbaum/sagenbaum/executor/host/store"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/ledger/testenv"
 	"github.com/sagenbaum/sagenbaum/proto/api"
@@ -178,15 +177,7 @@ func TestAFloodOfQuestionsIsRefused(t *testing.T) {
 		t.Cleanup(conn.Close)
 		return conn
 	}
-	db, err := store.Open(t.TempDir(), slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := openStore(t)
 	looking, goOn := make(chan struct{}, 2*questionsMax), make(chan struct{})
 	d := New(Config{Tenant: "t", Board: NewBoard((*observe.Meter)(nil)), DB: db, Shared: new(Shared), Conn: connect(),
 		Meter: (*observe.Meter)(nil), Log: slog.New(slog.DiscardHandler),
