@@ -87,6 +87,36 @@ func TestAnUndoHasWhatItReadsOfALargeOutput(t *testing.T) {
 	}
 }
 
+// TestAnUndoHasWhatItReadsOfADeepOutput: readers of JSON have a limit, and what is read of it is
+// kept as that of a large one.
+func TestAnUndoHasWhatItReadsOfADeepOutput(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: reports()})
+	l.undo("report.drop", func(context.Context, api.Command) (worker.Result, error) { return worker.Result{}, nil })
+	deep := strings.Repeat("[", 1000) + strings.Repeat("]", 1000)
+	for name, want := range map[string]string{
+		"id": ledger.StateCompensated, "blob": ledger.StateQuarantined,
+	} {
+		p := l.begin(coordinator.PlanSpec{ID: name})
+		output, err := p.Do(t.Context(), coordinator.Action{ID: "a", Capability: "report." + name},
+			func(context.Context, coordinator.Call) (coordinator.Outcome, error) {
+				return coordinator.Outcome{Output: map[string]any{"id": "r7", "blob": json.RawMessage(deep)}}, nil
+			})
+		var refused *ledger.Refused
+		if errors.As(err, &refused) != (name == "blob") || len(output) < 2000 {
+			t.Errorf("%s: %v, and the caller gets %d bytes", name, err, len(output))
+		}
+		if err := p.Fail(t.Context(), "no"); err != nil {
+			t.Fatal(err)
+		}
+		l.ends(p, want)
+		a := l.showsAction(name, "a", func(api.Action) bool { return true })
+		if kept := map[string]string{"id": `{"id":"r7"}`}[name]; !a.Incomplete || string(a.Output) != kept {
+			t.Errorf("%s: kept %s", name, a.Output)
+		}
+	}
+}
+
 // TestAReportKeepsWhatIsRead, and is refused when that does not fit.
 func TestAReportKeepsWhatIsRead(t *testing.T) {
 	t.Parallel()

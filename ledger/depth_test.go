@@ -32,7 +32,9 @@ func TestAValueThatIsNestedTooDeepIsRefused(t *testing.T) {
 	if err := checkForm(put(deep), source); err != nil {
 		t.Errorf("the fold: %v", err)
 	}
-	for field, p := range map[string]*pb.Payload{"payload.input": {Input: deep}, "payload.before": {Before: deep}} {
+	for field, p := range map[string]*pb.Payload{
+		"payload.input": {Input: deep}, "payload.before": {Before: deep}, "payload.output": {Output: deep},
+	} {
 		if err := tooDeep(&pb.Record{Payload: p}); !errors.As(err, &refused) || refused.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}

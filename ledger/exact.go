@@ -162,9 +162,11 @@ func checkDepth(field string, value []byte) error {
 }
 
 // tooDeep is what writers refuse before they append: the fold takes it, as earlier versions did.
-// What an effect has returned is not among it: it has happened.
+// The coordinator leaves it out of what a forward has returned: the effect is there.
 func tooDeep(r *pb.Record) error {
 	return firstOf(checkDepth("payload.input", r.Payload.GetInput()),
 		checkDepth("payload.before", r.Payload.GetBefore()),
+		checkDepth("payload.output", r.Payload.GetOutput()),
+		checkDepth("forward_completed.lifted", r.GetForwardCompleted().GetLifted()),
 		checkDepth("fact_asserted.value", r.GetFactAsserted().GetValue()))
 }
