@@ -135,13 +135,14 @@ func TestBindingErrors(t *testing.T) {
 		`input.zero ? 1 : 2`: "not a truth",
 		`{input.zero: 1}`:    "a key of a JSON object is a string",
 		`type(input.a)`:      "no JSON",
+		`input.list.?id`:     "unsupported index type",
 	} {
 		b, err := CompileBinding(expression)
 		if err != nil {
 			t.Errorf("%s: %v", expression, err)
 			continue
 		}
-		if got, err := b.Evaluate(BindingVars{Input: json.RawMessage(`{"a":"x","zero":0}`)}); err == nil ||
+		if got, err := b.Evaluate(BindingVars{Input: json.RawMessage(`{"a":"x","zero":0,"list":[1]}`)}); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s is %s (%v), want %q", expression, got, err, want)
 		}
