@@ -28,7 +28,7 @@ func TestWhatTheUndoNeedsIsThereOrItsOwners(t *testing.T) {
 		{"output.id", `{"id":7}`, `{"x":7}`, ""},
 		{"output.id", `{"id":null}`, `{"x":null}`, ""},
 		{"output.id", "", "", "cannot build the call of undo.a: argument x: cannot evaluate binding: output.id is not " +
-			"there: the output was too large to be kept"},
+			"there: the output could not be kept (too large, nested too deep, or not exact)"},
 		{"output.id", `{"other":7}`, "", "output.id is not there"},
 		{"output", `{"id":7}`, "", "output is not there as a whole"},
 		{"output.?id", "", `{"x":null}`, ""},

@@ -91,18 +91,21 @@ type Missing struct{ Path []string }
 // Error says what is missing, and what would be right.
 func (m *Missing) Error() string {
 	path := strings.Join(m.Path, ".")
-	if len(m.Path) == 1 {
-		return path + " is not there as a whole: it was too large to be kept; have the contract read " +
-			"fields of it"
-	}
-	if m.Path[0] != outputVariable && m.Path[0] != metaVariable {
-		return path + " is not there as a whole: it was too large to be kept"
-	}
-	if m.Path[0] == metaVariable {
+	switch {
+	case len(m.Path) == 1:
+		return path + " is not there as a whole: it" + notKept + "; have the contract read fields of it"
+	case m.Path[0] == metaVariable:
 		return path + " is not there: it could not be kept as it was"
+	case m.Path[0] == factsVariable:
+		return path + " is not there as a whole: it was too large to be kept"
+	case m.Path[0] != outputVariable:
+		return path + " is not there as a whole: it" + notKept
 	}
-	return path + " is not there: the output was too large to be kept"
+	return path + " is not there: the output" + notKept
 }
+
+// notKept is why an output is incomplete.
+const notKept = " could not be kept (too large, nested too deep, or not exact)"
 
 const (
 	outputVariable    = "output"       // what a forward has returned

@@ -343,3 +343,20 @@ func TestAUserIsRemovedOnceThereIsRoom(t *testing.T) {
 	s.Ask(t, "default", "user", "rm", "coder").Wants(t, "user rm", cli.ExitGood)
 	s.End(t)
 }
+
+// TestUsersAreListedOfOneTenant where one is named, and of all else.
+func TestUsersAreListedOfOneTenant(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users")
+	for name, tenant := range map[string]string{"anne": "books", "ben": "shop"} {
+		cmdtest.Run(t, "user", "add", name, "--role", "agent", "--tenant", tenant, "--file", file).
+			Wants(t, "user add", cli.ExitGood)
+	}
+	all := cmdtest.Run(t, "user", "ls", "--file", file)
+	one := cmdtest.Run(t, "user", "ls", "--file", file, "--tenant", "shop")
+	if !strings.Contains(all.Stdout, "anne") || !strings.Contains(all.Stdout, "ben") {
+		t.Errorf("all: %s%s", all.Stdout, all.Stderr)
+	}
+	if strings.Contains(one.Stdout, "anne") || !strings.Contains(one.Stdout, "ben") {
+		t.Errorf("of shop: %s%s", one.Stdout, one.Stderr)
+	}
+}

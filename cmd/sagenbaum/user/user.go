@@ -278,11 +278,11 @@ func listing(u access.User, used map[string]time.Time) listed {
 }
 
 func newLs(s *cli.Settings, p *place) *cobra.Command {
-	stale := ""
-	return cli.List[listed]{
+	stale, ofOne := "", func() bool { return false }
+	cmd := cli.List[listed]{
 		Command: &cobra.Command{
 			Use:     "ls",
-			Short:   "List the users of all tenants",
+			Short:   "List the users of all tenants, or those of one (--tenant)",
 			Example: "  sagenbaum user ls\n  sagenbaum user ls --filter 'user.role == \"agent\"'",
 		},
 		Offline: true, Name: "user", Filter: `user.role == "agent"`, Doing: "list users",
@@ -290,7 +290,9 @@ func newLs(s *cli.Settings, p *place) *cobra.Command {
 			a, err := p.ask(in.Ctx, s, api.UserLs, access.Request{})
 			stale = a.Stale
 			for _, u := range a.Users {
-				all = append(all, listing(u, a.Used))
+				if !ofOne() || u.Tenant == s.Tenant {
+					all = append(all, listing(u, a.Used))
+				}
 			}
 			return all, "", err
 		},
@@ -309,6 +311,8 @@ func newLs(s *cli.Settings, p *place) *cobra.Command {
 			return "  these are the users of before: their file cannot be read: " + cli.Printable(stale)
 		},
 	}.New(s)
+	ofOne = func() bool { return cmd.Flags().Changed("tenant") }
+	return cmd
 }
 
 func tenantText(tenant string) string {
