@@ -38,6 +38,29 @@ type bus interface {
 	closed(f func(error)) (stop func())
 }
 
+// lostBus is a bus that answers nothing any more once no call works.
+type lostBus struct {
+	bus
+	lost *loss
+}
+
+func (b lostBus) ask(ctx context.Context, subject string, body []byte) (answer []byte, err error) {
+	if err = b.lost.why(); err == nil {
+		answer, err = b.bus.ask(ctx, subject, body)
+	}
+	if why := b.lost.why(); why != nil {
+		return nil, why
+	}
+	return answer, err
+}
+
+func (b lostBus) question(ctx context.Context, q question) (answer []byte, err error) {
+	if err = b.lost.why(); err == nil {
+		answer, err = b.bus.question(ctx, q)
+	}
+	return answer, err
+}
+
 // natsBus is a bus over a connection that the agent keeps and closes.
 type natsBus struct{ conn *nats.Conn }
 

@@ -66,14 +66,18 @@ type committer struct {
 	writer string // in every record
 	logger *slog.Logger
 	places chan struct{}   // one element per call that waits
-	lost   <-chan struct{} // closed when the connection is closed for good; nil: there is none
+	lost   <-chan struct{} // closed when no call works any more; nil: never
+
+	replaced func(error) // told once that the ledger lacks what it has acknowledged
 
 	// fenced: only one plan is queued, and the first append claims its subject. Each
 	// further one is stored only where last is still the last of it. run owns last.
 	fenced bool
 	last   uint64
+	broken error // the ledger is not the one of before: nothing is appended any more
 
 	mu      sync.Mutex
+	latest  acked // the append that was acknowledged last
 	queue   []*bundle
 	urgent  int // bundles in the queue that a call waits for
 	stopped bool
@@ -83,11 +87,18 @@ type committer struct {
 	ended   chan struct{} // closed when run has returned
 }
 
+// acked is an append that was acknowledged. The zero acked is none.
+type acked struct {
+	plan     string // one of those that it has records of
+	sequence uint64
+	data     []byte
+}
+
 func newCommitter(store Appender, tenant, agent, writer string, logger *slog.Logger) *committer {
 	return &committer{
 		store: store, tenant: tenant, agent: agent, writer: writer, logger: logger,
-		places: make(chan struct{}, CallsMax),
-		wake:   make(chan struct{}, 1), ended: make(chan struct{}),
+		places: make(chan struct{}, CallsMax), replaced: func(error) {},
+		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 }
 
@@ -329,6 +340,9 @@ func (c *committer) abandon(ctx context.Context) {
 // commit appends a batch and returns when its fate is known: stored, refused, or
 // in doubt because ctx ended. Until then it tries the same bytes with the same ID.
 func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error) {
+	if c.broken != nil {
+		return 0, c.broken
+	}
 	var records []*pb.Record
 	for _, b := range batch {
 		records = append(records, b.records...)
@@ -351,8 +365,13 @@ func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error)
 	for delay := retryDelayMin; ; delay = min(2*delay, retryDelayMax) {
 		seq, err := c.try(ctx, a)
 		switch {
+		case err == nil && seq <= c.last: // appends of one process come one after the other
+			c.broken = &replaced{c.tenant, c.last, seq}
+			c.replaced(c.broken)
+			return 0, fmt.Errorf("%w: %w", ErrInDoubt, c.broken)
 		case err == nil:
 			c.last = seq
+			c.acknowledged(acked{batch[0].plan, seq, a.Data})
 			return seq, nil
 		case errors.Is(err, ErrConnectionClosed) && doubt:
 			return 0, fmt.Errorf("%w: %w", ErrInDoubt, err)
@@ -380,6 +399,19 @@ func (c *committer) commit(ctx context.Context, batch []*bundle) (uint64, error)
 			return 0, fmt.Errorf("%w: %w", ErrInDoubt, context.Cause(ctx))
 		}
 	}
+}
+
+func (c *committer) acknowledged(s acked) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.latest = s
+}
+
+// newest is the append that was acknowledged last.
+func (c *committer) newest() acked {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.latest
 }
 
 func (c *committer) try(ctx context.Context, a ledger.Append) (uint64, error) {

@@ -3,6 +3,8 @@ package coordinator
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -169,6 +171,8 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		}
 	}
 	if b != nil {
+		b = lostBus{b, c.lost}
+		c.bus = b
 		stop, err := b.listen(api.NoticeSubject(c.tenant, c.agent, "*"), c.notice)
 		if err != nil {
 			return nil, fmt.Errorf("cannot subscribe notices: %w", err)
@@ -180,7 +184,7 @@ func newCoordinator(config Config, b bus) (*Coordinator, error) {
 		}
 	}
 	c.committer = newCommitter(config.Appender, c.tenant, c.agent, c.writer, c.logger)
-	c.committer.lost = c.lost.done
+	c.committer.lost, c.committer.replaced = c.lost.done, c.gone
 	if b != nil {
 		stop, unwatch, silence := b.reconnected(c.back), b.closed(c.gone), c.silence
 		c.silence = func() { stop(); unwatch(); silence() }
@@ -261,41 +265,83 @@ func (c *Coordinator) openPlans() []*Plan {
 // back goes on after the connection was lost: what was sent is sent again, and the
 // notices that did not come are asked for.
 func (c *Coordinator) back() {
+	if had := c.committer.newest(); had.sequence > 0 {
+		go c.compare(had) // ends with the coordinator, or when an executor has answered
+	}
 	c.committer.again()
 	for _, p := range c.openPlans() {
 		go p.missed() // ends within confirmTimeout
 	}
 }
 
-// loss is that a connection is closed for good. err is set before done is closed.
+// compare asks whether the ledger still has what it acknowledged last, and gives up where it does
+// not: another connection may lead to a restored backup. It asks until an executor has got there;
+// where none ever does, the next append tells.
+func (c *Coordinator) compare(had acked) {
+	sum := sha256.Sum256(had.data)
+	query := api.OutcomeQuery{Plan: had.plan, Sequence: had.sequence, Digest: hex.EncodeToString(sum[:])}
+	for delay := askDelay; ; delay = min(2*delay, compareDelayMax) {
+		ctx, cancel := context.WithTimeout(context.Background(), c.confirmTimeout)
+		answer, err := ask(ctx, c.bus, c.tenant, api.PlanOutcome, query)
+		cancel()
+		var problem *api.Problem
+		switch {
+		case err == nil && answer.Other:
+			c.gone(&replaced{tenant: c.tenant, had: had.sequence})
+			return
+		case err == nil, errors.Is(err, ErrConnectionClosed),
+			errors.As(err, &problem) && !problem.Behind && !problem.Again: // of an earlier version
+			return
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-timer.C:
+		case <-c.committer.ended:
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// compareDelayMax is how often compare asks at least.
+const compareDelayMax = 30 * time.Second
+
+// loss is that no call works any more. err is set before done is closed.
 type loss struct {
+	once sync.Once
 	done chan struct{}
 	err  error
 }
 
 func newLoss() *loss { return &loss{done: make(chan struct{})} }
 
-// gone is called once, when the connection is closed for good.
-func (c *Coordinator) gone(err error) {
-	c.logger.Error("no call of this agent works any more", "tenant", c.tenant, "agent", c.agent,
-		"error", err)
-	c.lost.err = err
-	close(c.lost.done)
-}
-
-// Lost returns a channel that is closed when the connection is closed for good before Close is
-// called: no call works any more, and no notice comes. Err says why. Without Conn it never is.
-func (c *Coordinator) Lost() <-chan struct{} { return c.lost.done }
-
-// Err is the ErrConnectionClosed of Lost, and nil as long as that is open.
-func (c *Coordinator) Err() error {
+// why is the error of a loss, or nil as long as there is none.
+func (l *loss) why() error {
 	select {
-	case <-c.lost.done:
-		return c.lost.err
+	case <-l.done:
+		return l.err
 	default:
 		return nil
 	}
 }
+
+// gone is called when the connection is closed for good, or the ledger was replaced.
+func (c *Coordinator) gone(err error) {
+	c.lost.once.Do(func() {
+		c.logger.Error("no call of this agent works any more", "tenant", c.tenant, "agent", c.agent,
+			"error", err)
+		c.lost.err = err
+		close(c.lost.done)
+	})
+}
+
+// Lost returns a channel that is closed when the connection is closed for good before Close is
+// called, or the ledger was replaced: no call works any more. Err says why. Without Conn it is
+// closed for ErrLedgerReplaced alone.
+func (c *Coordinator) Lost() <-chan struct{} { return c.lost.done }
+
+// Err is the ErrConnectionClosed of Lost, and nil as long as that is open.
+func (c *Coordinator) Err() error { return c.lost.why() }
 
 func (c *Coordinator) plan(id string) *Plan {
 	c.mu.Lock()

@@ -69,6 +69,13 @@ var (
 	// no executor has answered in time. Call again to ask again.
 	ErrUnconfirmed = errors.New("stored, but not confirmed by an executor")
 
+	// ErrLedgerReplaced means that the ledger lacks records that it had acknowledged to this process:
+	// a backup of before was restored. What was done since is undone by no one: look for it at the
+	// providers. No call works any more, as where the connection is closed: it is
+	// ErrConnectionClosed, too. Go on with another Coordinator: Resume takes up the plans as the
+	// ledger has them.
+	ErrLedgerReplaced = errors.New("the ledger lacks records that it has acknowledged")
+
 	// ErrNotCaptured means that what a contract wants to know before the forward
 	// crosses could not be found out. Nothing was registered and the forward did not
 	// run; call again with the same Action, unless the error is a *ledger.Refused, too.
@@ -139,6 +146,27 @@ type notTaken struct{ cause error }
 
 func (e *notTaken) Error() string   { return e.cause.Error() }
 func (e *notTaken) Unwrap() []error { return []error{e.cause, ErrNotTaken} }
+
+// replaced is ErrLedgerReplaced.
+type replaced struct {
+	tenant string
+	had    uint64 // a sequence that was acknowledged
+	gave   uint64 // that of a later append; 0: there is another one at had
+}
+
+func (e *replaced) Error() string {
+	what := "sequence %d has another commit now"
+	of := []any{e.had}
+	if e.gave > 0 {
+		what, of = "sequence %d was acknowledged, and a later commit has %d", append(of, e.gave)
+	}
+	return fmt.Sprintf("%v: of tenant %s, "+what+": was a backup restored? Start this agent again",
+		append([]any{ErrLedgerReplaced, e.tenant}, of...)...)
+}
+
+func (e *replaced) Is(target error) bool {
+	return target == ErrLedgerReplaced || target == ErrConnectionClosed
+}
 
 // unconfirmed is ErrUnconfirmed for a reason. That the connection is closed stays what it is.
 func unconfirmed(err error) error {

@@ -66,6 +66,9 @@ type OutcomeQuery struct {
 	// or after WaitMs.
 	Ended  bool  `json:"ended,omitempty"`
 	WaitMs int64 `json:"wait_ms,omitempty"`
+	// Digest, the SHA-256 in hex of the message that the agent was told is at Sequence, asks whether
+	// it is, and nothing else.
+	Digest string `json:"digest,omitempty"`
 }
 
 // OutcomeAnswer is the answer to an OutcomeQuery. A Problem comes instead when the
@@ -124,6 +127,8 @@ type OutcomeAnswer struct {
 	Verdict       string `json:"verdict,omitempty"`
 	VerdictReason string `json:"verdict_reason,omitempty"`
 	VerdictBy     string `json:"verdict_by,omitempty"`
+	// Other: at Sequence is another message than that of Digest.
+	Other bool `json:"other,omitempty"`
 	// UndoneIn is the plan that undoes the action that was asked for, of a committed child, for that
 	// verdict: with all of the child, as that is not yet committed with its root.
 	UndoneIn string `json:"undone_in,omitempty"`

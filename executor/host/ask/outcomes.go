@@ -1,7 +1,11 @@
 package ask
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -151,6 +155,9 @@ func (d *Desk) outcome(q api.OutcomeQuery) (answer api.OutcomeAnswer, err error)
 		limit = sequenceWait
 	}
 	late := time.Now().Add(limit)
+	if q.Digest != "" {
+		return d.compared(q, limit)
+	}
 	d.question.waits()
 	if told, asked := d.Board.ask(q, limit); asked {
 		return told.answer, told.err
@@ -161,6 +168,30 @@ func (d *Desk) outcome(q api.OutcomeQuery) (answer api.OutcomeAnswer, err error)
 	}
 	d.look(func(r *view.Reader) { answer, err = outcomeOf(r, q) })
 	return answer, err
+}
+
+// compared says whether the message at a sequence is the one that an agent was told is there. What
+// the stream has no more, as after a repair, is not told.
+func (d *Desk) compared(q api.OutcomeQuery, limit time.Duration) (answer api.OutcomeAnswer, err error) {
+	if err := d.unfolded(q.Sequence, limit); err != nil {
+		return answer, &api.Problem{Text: err.Error(), Behind: true}
+	}
+	records := d.Board.Records()
+	if records == nil {
+		return answer, &api.Problem{Text: "the ledger is not open yet", Again: true}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storyTime)
+	defer cancel()
+	m, err := records.Get(ctx, q.Sequence)
+	switch {
+	case errors.As(err, new(*ledger.Halted)):
+		return answer, nil
+	case err != nil:
+		return answer, &api.Problem{Text: fmt.Sprintf("cannot read sequence %d: %v", q.Sequence, err), Again: true}
+	}
+	sum := sha256.Sum256(m.Data)
+	answer.Other = hex.EncodeToString(sum[:]) != q.Digest
+	return answer, nil
 }
 
 // outcomeOf is what became of a plan; the error says that there is none.
