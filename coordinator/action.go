@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -165,8 +166,9 @@ type Doer interface {
 
 // Do is Plan.Do for a forward that returns a value. The value is recorded as JSON, and what
 // is recorded is what Do returns, read into a T: so an action that is not run, because an
-// earlier process has, returns the same. A forward that has more to say of its effect than
-// its output, such as an ExternalRef, is one for Plan.Do.
+// earlier process has, returns the same. A number in an any is a json.Number, with the digits that
+// are recorded. A forward that has more to say of its effect than its output, such as an
+// ExternalRef, is one for Plan.Do.
 //
 // Errors beside those of Plan.Do: one for an output that is recorded and is no T.
 func Do[T any](
@@ -183,7 +185,9 @@ func Do[T any](
 	if len(output) == 0 {
 		return value, err
 	}
-	if unread := json.Unmarshal(output, &value); unread != nil && err == nil {
+	d := json.NewDecoder(bytes.NewReader(output))
+	d.UseNumber() // a float64 may be another number, such as another order's
+	if unread := d.Decode(&value); unread != nil && err == nil {
 		err = fmt.Errorf("cannot read output of action %q as %T: %w", named(declared), value, unread)
 	}
 	return value, err

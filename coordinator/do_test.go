@@ -49,6 +49,29 @@ func TestDoReturnsTheErrorOfItsForward(t *testing.T) {
 	})
 }
 
+// TestDoReturnsNumbersExactly, also those of which it does not know what they are: the next action would
+// otherwise take another order.
+func TestDoReturnsNumbersExactly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t, start(t, memory(), nil), PlanSpec{})
+		read := Action{Capability: "file.read"}
+		order, err := Do(t.Context(), p, read, func(context.Context, Call) (map[string]any, error) {
+			return map[string]any{"order": int64(9007199254740993), "price": 1.5}, nil
+		})
+		if err != nil || order["order"] != json.Number("9007199254740993") || order["price"] != json.Number("1.5") {
+			t.Errorf("%v, %v", order, err)
+		}
+		type charge struct{ Of any }
+		read.Input = order["order"]
+		paid, err := Do(t.Context(), p, read, func(_ context.Context, call Call) (charge, error) {
+			return charge{Of: call.Input}, nil
+		})
+		if err != nil || paid.Of != json.Number("9007199254740993") {
+			t.Errorf("%v, %v", paid, err)
+		}
+	})
+}
+
 // doer is a plan with an action that is recorded with another output.
 type doer struct{ output string }
 
