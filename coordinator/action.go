@@ -170,21 +170,27 @@ type Doer interface {
 // are recorded. A forward that has more to say of its effect than its output, such as an
 // ExternalRef, is one for Plan.Do.
 //
-// Errors beside those of Plan.Do: one for an output that is recorded and is no T.
+// Errors beside those of Plan.Do: one for an output that is recorded and is no T. Beside a refusal
+// of an output that cannot be recorded it is the value that the forward has returned.
 func Do[T any](
 	ctx context.Context, p Doer, declared Action, forward func(context.Context, Call) (T, error),
 ) (value T, err error) {
 	var run Forward
+	returned := false
 	if forward != nil {
 		run = func(ctx context.Context, call Call) (Outcome, error) {
-			value, err := forward(ctx, call)
-			return Outcome{Output: value}, err
+			made, err := forward(ctx, call)
+			if returned = err == nil; returned {
+				value = made
+			}
+			return Outcome{Output: made}, err
 		}
 	}
 	output, err := p.Do(ctx, declared, run)
-	if len(output) == 0 {
+	if len(output) == 0 || returned && err != nil {
 		return value, err
 	}
+	value = *new(T)
 	d := json.NewDecoder(bytes.NewReader(output))
 	d.UseNumber() // a float64 may be another number, such as another order's
 	if unread := d.Decode(&value); unread != nil && err == nil {

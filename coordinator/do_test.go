@@ -72,6 +72,23 @@ func TestDoReturnsNumbersExactly(t *testing.T) {
 	})
 }
 
+// TestDoReturnsTheValueThatCannotBeRecorded beside the refusal, as its forward has returned it.
+func TestDoReturnsTheValueThatCannotBeRecorded(t *testing.T) {
+	type charge struct {
+		ID   string
+		Done func()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t, start(t, memory(), nil), PlanSpec{})
+		paid, err := Do(t.Context(), p, Action{Capability: "file.read"}, func(context.Context, Call) (charge, error) {
+			return charge{ID: "ch_1", Done: func() {}}, nil
+		})
+		if wantRefused(t, err, "outcome.output"); paid.ID != "ch_1" || paid.Done == nil {
+			t.Errorf("%+v", paid)
+		}
+	})
+}
+
 // doer is a plan with an action that is recorded with another output.
 type doer struct{ output string }
 
