@@ -194,8 +194,7 @@ func (a *action) stillOpen(ctx context.Context) error {
 			p.mu.Unlock()
 			return nil
 		default:
-			p.unwind(api.Notice{State: answer.State, Reason: answer.Reason,
-				FromAction: answer.FromAction})
+			p.hearEnd(answer)
 			return nil // start says it
 		}
 	}
@@ -289,13 +288,10 @@ func (p *Plan) heardAt(asked time.Time, answer api.OutcomeAnswer) {
 	if answer.Writer != "" && !p.c.isWriter(answer) {
 		p.supersede()
 	}
-	if answer.State != ledger.StateOpen {
-		p.unwind(api.Notice{State: answer.State, Reason: answer.Reason,
-			FromAction: answer.FromAction})
-	}
+	undone := answer.State != ledger.StateOpen && p.hearEnd(answer)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if answer.State != ledger.StateOpen {
+	if undone {
 		p.interrupt(p.unwound, p.reached(answer.FromAction), true)
 	} else if asked.After(p.heard) {
 		p.heard = asked

@@ -502,6 +502,18 @@ func (p *Plan) committedElsewhere() {
 	}
 }
 
+// hearEnd takes what an executor that was asked says of a plan that is not open any more. undone is
+// false where it is committed: then what runs may end, and is what settles a commit that waits.
+func (p *Plan) hearEnd(answer api.OutcomeAnswer) (undone bool) {
+	switch answer.State {
+	case ledger.StateCommitting, ledger.StateCommitted:
+		p.committedElsewhere()
+		return false
+	}
+	p.unwind(api.Notice{State: answer.State, Reason: answer.Reason, FromAction: answer.FromAction})
+	return true
+}
+
 // MoveDeadline gives the plan another deadline, earlier or later, or its first one: an instant to
 // come. reason is for the record, and required. An executor says that the ledger has taken it; that
 // someone else has moved the deadline meanwhile is an error. A deadline that has come is not moved

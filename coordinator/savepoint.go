@@ -114,7 +114,7 @@ func (m *marks) savepoint(name string) *savepoint {
 // Errors: *Refused (an unknown savepoint, or the ledger took nothing),
 // ErrInDoubt, ErrBusy, ErrClosed, ErrUnwinding (the plan is being
 // undone for another reason), ErrUnwound (it did not open again: an undo is
-// quarantined, or the whole plan is undone), ctx's. After ErrInDoubt, ctx's, and a
+// quarantined, or the whole plan is undone), ErrSuperseded, ctx's. After ErrInDoubt, ctx's, and a
 // quarantine that its owner has ended, call it again: it goes on where it was.
 func (p *Plan) UnwindTo(ctx context.Context, savepoint, reason string) error {
 	err := p.unwindTo(ctx, savepoint, reason)
@@ -246,8 +246,11 @@ func (p *Plan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) error
 			// once, so that they do not stop what comes next.
 			told, delay = true, askDelay
 		case answer.State != ledger.StateUnwinding:
-			p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
-			return fmt.Errorf("%w: it is %s%s", ErrUnwound, answer.State, because(answer.Reason))
+			what := ErrUnwound
+			if !p.hearEnd(answer) {
+				what = ErrSuperseded
+			}
+			return fmt.Errorf("%w: it is %s%s", what, answer.State, because(answer.Reason))
 		default:
 			last = errors.New("it is still unwinding" + because(answer.Reason))
 		}

@@ -117,8 +117,7 @@ func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error 
 	case answer.Verdict != "":
 		p.rule(verdictOf(a.call.Action, answer))
 	case answer.State != ledger.StateOpen:
-		p.unwind(api.Notice{State: answer.State, Reason: answer.Reason,
-			FromAction: answer.FromAction})
+		p.hearEnd(answer)
 	case len(answer.Refused) > 0:
 		return refusedBy(answer, "action", "an action that the plan still allows")
 	}
