@@ -195,7 +195,7 @@ func (p *Plan) confirm(ctx context.Context, seq uint64) error {
 		case errors.Is(err, ErrConnectionClosed):
 			return unconfirmed(err)
 		case err != nil:
-			last = err
+			last = heardLast(bounded, last, err)
 		case answer.State == ledger.StateCommitted && len(answer.Outstanding) > 0:
 			return ledger.Refuse("plan.id",
 				"it is committed, and does not hold "+strings.Join(answer.Outstanding,
@@ -258,9 +258,9 @@ func (p *Plan) waits(answer api.OutcomeAnswer) *CommitWaits {
 }
 
 // Wait returns when the plan has ended, or waits for its owner: End.Final says which. It needs an
-// executor and waits for one until ctx ends; the error then wraps ctx's and says what is missing.
-// The end is of after all that this process knows to be stored of the plan; what an operator
-// reports, or a child's late forward, may change it later.
+// executor and waits for one until ctx ends; the error then wraps ctx's and says what is missing,
+// such as a *CommitWaits. The end is of after all that this process knows to be stored of the plan;
+// what an operator reports, or a child's late forward, may change it later.
 func (p *Plan) Wait(ctx context.Context) (End, error) {
 	p.mu.Lock()
 	opening := p.opening != nil
@@ -283,23 +283,18 @@ func (p *Plan) Wait(ctx context.Context) (End, error) {
 		case errors.Is(err, ErrConnectionClosed):
 			return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id, err)
 		case err != nil:
-			last = err
-			pause.For(ctx, askDelay)
+			last = heardLast(ctx, last, err)
 		case answer.State == ledger.StateCommitting:
 			last = p.waits(answer)
-			pause.For(ctx, askDelay)
 		case ledger.HasEnded(answer.State):
 			return End{State: answer.State, Reason: answer.Reason, Outstanding: answer.Outstanding,
 				Refused: ledger.TenantRefusal(answer.Reason)}, nil
 		default:
 			last = errors.New("it is " + answer.State)
-			pause.For(ctx, askDelay)
 		}
+		pause.For(ctx, askDelay)
 	}
-	if last != nil {
-		return End{}, fmt.Errorf("cannot wait for plan %q: %w (%v)", p.id, ctx.Err(), last)
-	}
-	return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id, ctx.Err())
+	return End{}, fmt.Errorf("cannot wait for plan %q: %w", p.id, inVain(ctx, last))
 }
 
 // Most plans that are undone are so within milliseconds, and the holder tells of it by itself.
@@ -412,8 +407,8 @@ func (p *Plan) Stored() uint64 {
 // state.
 func (p *Plan) ask(ctx context.Context, query api.OutcomeQuery) (api.OutcomeAnswer, error) {
 	query.WaitMs = askWaitMax.Milliseconds()
-	if deadline, ok := ctx.Deadline(); ok {
-		query.WaitMs = min(query.WaitMs, max(1, time.Until(deadline).Milliseconds()))
+	if deadline, ok := ctx.Deadline(); ok { // the rest is for the way of the answer
+		query.WaitMs = min(query.WaitMs, max(1, time.Until(deadline).Milliseconds()*3/4))
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWaitMax+askSlack)
 	defer cancel()

@@ -432,6 +432,43 @@ func TestWaitReturnsThePlansEnd(t *testing.T) {
 	})
 }
 
+// TestAWaitThatEndsSaysWhatItWaitedFor, and not that its last question was cut off with it.
+func TestAWaitThatEndsSaysWhatItWaitedFor(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *Plan) error{
+		"Wait":      func(ctx context.Context, p *Plan) error { _, err := p.Wait(ctx); return err },
+		"Settled":   func(ctx context.Context, p *Plan) error { _, err := p.Settled(ctx); return err },
+		"Delivered": func(ctx context.Context, p *Plan) error { _, err := p.Delivered(ctx); return err },
+		"Commit":    func(ctx context.Context, p *Plan) error { return p.Commit(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
+				p := begin(t, start(t, memory(), e), PlanSpec{})
+				mustDo(t, p, write("a"))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				asked := false
+				e.serve = map[string]func([]byte) any{api.QuerySubject(tenant, "plan.outcome"): func(body []byte) any {
+					if asked = !asked; asked && !strings.Contains(string(body), `"wait_ms":750`) {
+						t.Errorf("there is no time for its answer: %s", body)
+					}
+					if !asked { // the second one
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return api.OutcomeAnswer{State: ledger.StateCommitting, Doubts: []api.Doubt{{Action: "a", Waits: "its probe"}}}
+				}}
+				err := call(ctx, p)
+				wantIs(t, err, context.DeadlineExceeded)
+				var waits *CommitWaits
+				if !errors.As(err, &waits) || len(waits.Doubts) != 1 || !strings.Contains(err.Error(), "a for its probe") {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // TestWaitTakesTheNoticeOfAnEnd asks only what a notice does not say: where it is not the last word,
 // leaves something to the owner, came before the call, or never comes.
 func TestWaitTakesTheNoticeOfAnEnd(t *testing.T) {

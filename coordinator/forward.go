@@ -194,7 +194,7 @@ func (a *action) stillOpen(ctx context.Context) error {
 			p.mu.Unlock()
 			return nil
 		default:
-			p.hearEnd(answer)
+			hearEnd(p, answer)
 			return nil // start says it
 		}
 	}
@@ -288,7 +288,7 @@ func (p *Plan) heardAt(asked time.Time, answer api.OutcomeAnswer) {
 	if answer.Writer != "" && !p.c.isWriter(answer) {
 		p.supersede()
 	}
-	undone := answer.State != ledger.StateOpen && p.hearEnd(answer)
+	undone := answer.State != ledger.StateOpen && hearEnd(p, answer)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if undone {

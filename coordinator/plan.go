@@ -504,7 +504,7 @@ func (p *Plan) committedElsewhere() {
 
 // hearEnd takes what an executor that was asked says of a plan that is not open any more. undone is
 // false where it is committed: then what runs may end, and is what settles a commit that waits.
-func (p *Plan) hearEnd(answer api.OutcomeAnswer) (undone bool) {
+func hearEnd(p *Plan, answer api.OutcomeAnswer) (undone bool) {
 	switch answer.State {
 	case ledger.StateCommitting, ledger.StateCommitted:
 		p.committedElsewhere()

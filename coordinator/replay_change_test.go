@@ -363,6 +363,23 @@ func TestASecondProcessDoesNotStartBesideTheFirst(t *testing.T) {
 	}
 }
 
+// waitsForTheOwner wants a Run that is to wait for the owner, too, and whose time is short, to say so.
+func waitsForTheOwner(ctx context.Context, t *testing.T, l *live, plan string,
+	function func(context.Context, *replay.Plan) error) {
+	t.Helper()
+	resolved := config(plan)
+	resolved.Until = replay.UntilResolved
+	for within, said := time.Second/8, false; !said; within *= 2 { // until it has come so far
+		short, end := context.WithTimeout(ctx, within)
+		err := l.process().Run(short, resolved, function)
+		end()
+		if said = strings.Contains(err.Error(), ledger.StateQuarantined); !errors.Is(err, context.DeadlineExceeded) ||
+			ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestS38HandlersOutliveTheirRun: they are offered until the plan has ended for good,
 // or the coordinator is closed.
 func TestS38HandlersOutliveTheirRun(t *testing.T) {
@@ -392,6 +409,7 @@ func TestS38HandlersOutliveTheirRun(t *testing.T) {
 			return w.handler("")(ctx, u)
 		}
 		wantUnwound(t, l.process().Run(ctx, config("parked"), w.play(all, ends(errNoRoom))), ledger.StateQuarantined)
+		waitsForTheOwner(ctx, t, l, "parked", w.play(all, ends(errNoRoom)))
 		stubborn = false
 		about := l.showsAction("parked", "b", func(a api.Action) bool { return a.QuarantinedAt != "" })
 		at, err := ledger.ParseAddress(about.QuarantinedAt)

@@ -232,7 +232,7 @@ func (p *Plan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) error
 		case errors.Is(err, ErrConnectionClosed):
 			return err
 		case err != nil:
-			last = err
+			last = heardLast(ctx, last, err)
 		case answer.State == ledger.StateOpen && answer.Reason != "":
 			last = errors.New("its unwind has not begun" + because(answer.Reason))
 		case answer.State == ledger.StateOpen && len(answer.Refused) > 0 && p.isRewinding(r):
@@ -247,7 +247,7 @@ func (p *Plan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) error
 			told, delay = true, askDelay
 		case answer.State != ledger.StateUnwinding:
 			what := ErrUnwound
-			if !p.hearEnd(answer) {
+			if !hearEnd(p, answer) {
 				what = ErrSuperseded
 			}
 			return fmt.Errorf("%w: it is %s%s", what, answer.State, because(answer.Reason))
@@ -256,10 +256,7 @@ func (p *Plan) awaitRewound(ctx context.Context, r *rewinding, seq uint64) error
 		}
 		pause.Until(ctx, changed, delay)
 	}
-	if last != nil {
-		return fmt.Errorf("%w (%v)", ctx.Err(), last)
-	}
-	return ctx.Err()
+	return inVain(ctx, last)
 }
 
 // refusedBy is the ledger's refusal, as an executor tells it.

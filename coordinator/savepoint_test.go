@@ -140,10 +140,21 @@ func TestANoticeOpensAPlanThatNoCallWaitsFor(t *testing.T) {
 		e := &executor{script: []api.OutcomeAnswer{isUnwinding}}
 		p := begin(t, start(t, memory(), e), PlanSpec{})
 		mustSet(t, p, "s1")
+		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		wantIs(t, p.UnwindTo(ctx, "s1", "x"), context.DeadlineExceeded)
-		_, err := p.Do(t.Context(), write("a"), never(t))
+		e.serve = map[string]func([]byte) any{api.QuerySubject(tenant, "plan.outcome"): func([]byte) any {
+			if time.Since(began) < 59*time.Second || ctx.Err() != nil {
+				return isUnwinding
+			}
+			<-ctx.Done() // the last question is cut off
+			return ctx.Err()
+		}}
+		err := p.UnwindTo(ctx, "s1", "x")
+		if wantIs(t, err, context.DeadlineExceeded); !strings.Contains(err.Error(), "it is still unwinding") {
+			t.Error(err)
+		}
+		_, err = p.Do(t.Context(), write("a"), never(t))
 		wantIs(t, err, ErrUnwinding)
 		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Savepoint: "s1"})
 		mustDo(t, p, write("a"))

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,9 +36,10 @@ func awaitKnown(ctx context.Context, p *Plan) ([]api.Doubt, error) {
 	if p.c.bus == nil {
 		return nil, ledger.Refuse("config.conn", "missing", "a connection to NATS")
 	}
-	last := errors.New("forwards still run")
+	var last error
 	for delay := askDelay; ctx.Err() == nil; delay = min(2*delay, askDelayMax) {
 		if awaitForwards(ctx, p); ctx.Err() != nil {
+			last = cmp.Or(last, errors.New("forwards still run"))
 			break
 		}
 		if err := p.flush(ctx, true); err != nil {
@@ -49,7 +51,7 @@ func awaitKnown(ctx context.Context, p *Plan) ([]api.Doubt, error) {
 		case errors.Is(err, ErrConnectionClosed):
 			return nil, err
 		case err != nil:
-			last = err
+			last = heardLast(ctx, last, err)
 		case answer.State == ledger.StateCommitted, answer.Settled:
 			return answer.Unknown, nil
 		case answer.State == ledger.StateOpen && len(answer.Doubts) > 0:
@@ -64,7 +66,7 @@ func awaitKnown(ctx context.Context, p *Plan) ([]api.Doubt, error) {
 		}
 		pause.Until(ctx, changed, delay)
 	}
-	return nil, fmt.Errorf("%w (%w)", ctx.Err(), last)
+	return nil, inVain(ctx, last)
 }
 
 // awaitForwards returns when no forward of a plan runs in this process, or ctx has ended.
@@ -93,4 +95,21 @@ func wake(p *Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.change()
+}
+
+// heardLast is why a call still waits, after a question that has failed: not that its ctx has cut
+// the question off, where more was heard before.
+func heardLast(ctx context.Context, last, err error) error {
+	if ctx.Err() != nil && last != nil {
+		return last
+	}
+	return err
+}
+
+// inVain is the error of a call whose ctx has ended while it waits. last says for what.
+func inVain(ctx context.Context, last error) error {
+	if last == nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w (%w)", ctx.Err(), last)
 }

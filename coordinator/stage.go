@@ -148,14 +148,14 @@ func awaitDelivered(ctx context.Context, p *Plan) (d api.Delivery, err error) {
 	if p.c.bus == nil {
 		return d, ledger.Refuse("config.conn", "missing", "a connection to NATS")
 	}
-	last := errNobody
+	var last error
 	for ctx.Err() == nil {
 		answer, err := p.ask(ctx, api.OutcomeQuery{Plan: p.id, Sequence: p.Stored()})
 		switch {
 		case errors.Is(err, ErrConnectionClosed):
 			return d, err
 		case err != nil:
-			last = err
+			last = heardLast(ctx, last, err)
 		case answer.State == ledger.StateOpen:
 			return d, ledger.Refuse("plan", "it is open", "Delivered after a Commit")
 		case answer.State == ledger.StateCommitting:
@@ -180,7 +180,7 @@ func awaitDelivered(ctx context.Context, p *Plan) (d api.Delivery, err error) {
 		}
 		pause.For(ctx, askDelay)
 	}
-	return d, fmt.Errorf("%w (%w)", ctx.Err(), last)
+	return d, inVain(ctx, last)
 }
 
 // maySay refuses a call of an action in another way than its contract, or its act, allows.

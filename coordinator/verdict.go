@@ -117,7 +117,7 @@ func (a *action) askVerdict(ctx context.Context, changed <-chan struct{}) error 
 	case answer.Verdict != "":
 		p.rule(verdictOf(a.call.Action, answer))
 	case answer.State != ledger.StateOpen:
-		p.hearEnd(answer)
+		hearEnd(p, answer)
 	case len(answer.Refused) > 0:
 		return refusedBy(answer, "action", "an action that the plan still allows")
 	}

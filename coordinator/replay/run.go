@@ -196,7 +196,10 @@ func (r *run) await(ctx context.Context, cause error) error {
 	}
 	for {
 		end, err := r.c.Wait(ctx, r.claim.Serves)
-		if err != nil {
+		switch {
+		case err != nil && unwound.State == ledger.StateQuarantined:
+			return fmt.Errorf("%v: %w", unwound, err) // for whose answer it has waited
+		case err != nil:
 			return err
 		}
 		unwound.End, r.linger = end, !end.Final()
