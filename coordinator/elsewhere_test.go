@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,5 +76,35 @@ func TestWhatIsNotCalledYetSaysThatItsPlanIsCommittedElsewhere(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestAPlanWhoseCommitWaitsIsNotSaidToBeCommitted, before it is.
+func TestAPlanWhoseCommitWaitsIsNotSaidToBeCommitted(t *testing.T) {
+	for name, learn := range map[string]func(context.Context, *Plan) error{
+		"Commit": func(ctx context.Context, p *Plan) error { return p.Commit(ctx) },
+		"Wait":   func(ctx context.Context, p *Plan) error { _, err := p.Wait(ctx); return err },
+	} {
+		in(t, func(t *testing.T) {
+			e := &executor{script: []api.OutcomeAnswer{{State: ledger.StateCommitting, Doubts: []api.Doubt{{Owner: true}}}}}
+			p := begin(t, start(t, memory(), e), PlanSpec{})
+			wantIs(t, p.Commit(t.Context()), ErrCommitWaits)
+			wantShut(t, p, "plan committing (its commit waits: Commit again, Fail or Cancel)")
+			e.say(api.OutcomeAnswer{State: ledger.StateCommitted})
+			if err := learn(t.Context(), p); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			wantShut(t, p, "plan committed")
+			wantIs(t, p.Fail(t.Context(), "too late"), ErrClosed)
+		})
+	}
+}
+
+// wantShut wants a plan to take no action, and to say why.
+func wantShut(t *testing.T, p *Plan, why string) {
+	t.Helper()
+	_, err := p.Do(t.Context(), write("b"), never(t))
+	if wantIs(t, err, ErrClosed); !strings.Contains(err.Error(), ": "+why+": ") {
+		t.Error(err)
 	}
 }

@@ -201,6 +201,7 @@ func (p *Plan) confirm(ctx context.Context, seq uint64) error {
 				"it is committed, and does not hold "+strings.Join(answer.Outstanding,
 					", "), "an id that no plan had before")
 		case answer.State == ledger.StateCommitted:
+			became(p, answer.State)
 			return nil
 		case answer.State == ledger.StateCommitting:
 			if waits = p.waits(answer); waits.Owner() {
@@ -217,11 +218,7 @@ func (p *Plan) confirm(ctx context.Context, seq uint64) error {
 			p.unwind(api.Notice{State: answer.State, Reason: answer.Reason})
 			return undone(ErrUnwound, answer.State, answer.Reason)
 		case answer.State != ledger.StateOpen:
-			p.mu.Lock()
-			if p.end != nil {
-				p.end.became = answer.State
-			}
-			p.mu.Unlock()
+			became(p, answer.State)
 			return undone(ErrUnwound, answer.State, answer.Reason)
 		case len(answer.Refused) > 0 && answer.Turned:
 			last = errors.New("a lease of it has turned true, and has not fired yet")
@@ -245,6 +242,15 @@ func (p *Plan) confirm(ctx context.Context, seq uint64) error {
 		return fmt.Errorf("%w: %w", ErrUnconfirmed, ctx.Err())
 	}
 	return fmt.Errorf("%w within %v: %v", ErrUnconfirmed, p.c.confirmTimeout, last)
+}
+
+// became notes how the ledger has ended a plan that this process has ended.
+func became(p *Plan, state string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.end != nil {
+		p.end.became, p.end.waits = state, false
+	}
 }
 
 // waits notes that the commit of the plan waits.
@@ -287,6 +293,7 @@ func (p *Plan) Wait(ctx context.Context) (End, error) {
 		case answer.State == ledger.StateCommitting:
 			last = p.waits(answer)
 		case ledger.HasEnded(answer.State):
+			became(p, answer.State)
 			return End{State: answer.State, Reason: answer.Reason, Outstanding: answer.Outstanding,
 				Refused: ledger.TenantRefusal(answer.Reason)}, nil
 		default:

@@ -431,6 +431,9 @@ func (p *Plan) ended() error {
 		return p.lost
 	}
 	if p.end != nil && !(p.end.bundle != nil && p.end.bundle.failed()) {
+		if p.end.waits {
+			return closed("plan committing (its commit waits: Commit again, Fail or Cancel)")
+		}
 		return closed("plan " + cmp.Or(p.end.became, p.end.verb))
 	}
 	return nil
