@@ -93,7 +93,8 @@ func (p *PastAction) Doubtful() bool {
 }
 
 // Claim begins the claim of a plan, which the caller has to release. A coordinator has one claim
-// of a plan; one that only offers its handlers ends with the next. Errors: *Refused, ErrClosed.
+// of a plan; one that only offers its handlers ends with the next. Errors: *Refused, ErrRunning,
+// ErrClosed.
 func (c *Coordinator) Claim(ctx context.Context, config ClaimConfig) (*Claim, error) {
 	switch {
 	case c.conn == nil:
@@ -134,7 +135,9 @@ func (c *Coordinator) enlist(cl *Claim) error {
 	switch {
 	case c.closing:
 		err = closed("coordinator")
-	case old != nil && !old.lingers, c.plans[id] != nil:
+	case old != nil && !old.lingers:
+		err = fmt.Errorf("%w, in this process", ErrRunning)
+	case c.plans[id] != nil:
 		err = ledger.Refuse("run.plan.id", "open already", "an id of its own for each plan")
 	default:
 		c.runs[id] = cl
@@ -333,14 +336,15 @@ func (cl *Claim) alone(ctx context.Context, subject string) error {
 		case errors.Is(err, errNobody):
 			return nil
 		case err == nil:
-			return ErrRunning
+			return fmt.Errorf("%w, in another process", ErrRunning)
 		case errors.Is(err, ErrConnectionClosed):
 			return err
 		case ctx.Err() != nil, !errors.Is(err, context.DeadlineExceeded):
 			return fmt.Errorf("cannot ask who runs the plan: %w", err)
 		}
 	}
-	return fmt.Errorf("%w, and does not answer (or this user may not publish %s)", ErrRunning, subject)
+	return fmt.Errorf("%w, in a process that does not answer (or this user may not publish %s)",
+		ErrRunning, subject)
 }
 
 // load takes what is recorded of the function's calls. The handlers are owed to

@@ -119,9 +119,9 @@ var (
 	// see Config.Accepted.
 	ErrSuperseded = errors.New("another process has taken over the plan")
 
-	// ErrRunning means that another process runs the plan now, or one that does not
-	// answer has not been found gone yet. Nothing was done.
-	ErrRunning = errors.New("another process runs the plan")
+	// ErrRunning means that another Run, of this process or another one, runs the plan now, or one
+	// that does not answer has not been found gone yet. Nothing was done.
+	ErrRunning = errors.New("the plan is run already")
 
 	// ErrInterrupted means that the process ended while the forward may have been
 	// under way, and that nothing says whether its effect happened. The action is in

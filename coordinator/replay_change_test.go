@@ -341,6 +341,9 @@ func TestASecondProcessDoesNotStartBesideTheFirst(t *testing.T) {
 	if err := l.process().Run(ctx, config("two"), function); !errors.Is(err, coordinator.ErrRunning) {
 		t.Errorf("beside it: %v", err)
 	}
+	if err := first.Run(ctx, config("two"), function); !errors.Is(err, coordinator.ErrRunning) {
+		t.Errorf("in the same process: %v", err)
+	}
 	over := config("two")
 	over.TakeOver = true
 	if err := l.process().Run(ctx, over, w.play(w.actions("a b"), func() error {
