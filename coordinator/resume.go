@@ -255,13 +255,17 @@ func (c *Coordinator) unused(ctx context.Context, id string) error {
 		return err
 	case err != nil:
 		return nil // there is none, or no one knows
-	case answer.State == ledger.StateOpen:
-		return fmt.Errorf("%w: %w", ErrPlanExists,
-			ledger.Refuse("plan.id", "it is open, begun by another process",
-				"Resume, to go on with it, or an id of its own for each plan"))
 	}
-	return fmt.Errorf("%w: %w", ErrPlanExists,
-		ledger.Refuse("plan.id", "it is "+answer.State, "an id of its own for each plan"))
+	problem, want := "it is "+answer.State, "an id of its own for each plan"
+	if answer.State == ledger.StateOpen {
+		history, err := c.historyPage(ctx, api.HistoryQuery{Plan: id, Limit: 1})
+		if err == nil && history.Agent != "" && history.Agent != c.agent {
+			problem = "a plan of agent " + history.Agent
+		} else {
+			problem, want = problem+", begun by another process", "Resume, to go on with it, or "+want
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrPlanExists, ledger.Refuse("plan.id", problem, want))
 }
 
 // taken reports whether what this process registers under the plan is the plan's, by what

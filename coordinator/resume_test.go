@@ -53,6 +53,25 @@ func writes(id, path string) coordinator.Action {
 	return coordinator.Action{ID: id, Capability: "file.write", Input: map[string]string{"path": path}}
 }
 
+// TestAPlanIDOfAnotherAgentIsNotToBeResumed: Begin says at once whose plan it is.
+func TestAPlanIDOfAnotherAgentIsNotToBeResumed(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{Contracts: []contract.Contract{quick()}})
+	other, err := coordinator.New(coordinator.Config{Conn: l.connect("a2"), Tenant: "default", Agent: "a2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close(context.Background()) })
+	other.LookFor(testenv.Patience)
+	l.do(l.begin(coordinator.PlanSpec{ID: "theirs"}), "a")
+	var refused *ledger.Refused
+	_, err = other.Begin(t.Context(), coordinator.PlanSpec{ID: "theirs"})
+	if !errors.Is(err, coordinator.ErrPlanExists) || !errors.As(err, &refused) ||
+		refused.Problem != "a plan of agent a1" || refused.Want != "an id of its own for each plan" {
+		t.Error(err)
+	}
+}
+
 // TestAPlanIDIsUsedOnce: by whichever process, and whatever has become of it.
 func TestAPlanIDIsUsedOnce(t *testing.T) {
 	t.Parallel()

@@ -96,6 +96,9 @@ func wantIn(refused *ledger.Refused) string {
 	if refused.Field == "action.stage" {
 		return `plan.act with "stage": true`
 	}
+	if rest, resume := strings.CutPrefix(refused.Want, "Resume, "); resume {
+		return "plan.resume, " + rest
+	}
 	return refused.Want
 }
 
@@ -168,9 +171,11 @@ func explain(err error) *Error {
 		e.Field = "action"
 		return e
 	case is(coordinator.ErrPlanExists):
-		e := conflict(err.Error(), "plan.resume, to go on with it, or an id of its own for each plan",
-			StoredNothing)
-		e.Field = "plan"
+		e := conflict(err.Error(), "an id of its own for each plan", StoredNothing)
+		if e.Field = "plan"; refused != nil {
+			e.Problem = coordinator.ErrPlanExists.Error() + ": " + refused.Problem
+			e.Want = wantIn(refused)
+		}
 		return e
 	case errors.As(err, &handed):
 		return handedOver(handed)

@@ -257,6 +257,24 @@ func text(v any) string {
 	return string(body)
 }
 
+// TestAPlanThatExistsIsSaidToBeWhose, with what the door has for it, once.
+func TestAPlanThatExistsIsSaidToBeWhose(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.good(l.post, "other", "plan.begin", `{"plan":"theirs"}`)
+	l.good(l.post, "tripper", "plan.begin", `{"plan":"open"}`)
+	for begin, want := range map[string][2]any{
+		`{"plan":"theirs"}`: {"the plan exists already: a plan of agent other", "an id of its own for each plan"},
+		`{"plan":"open","writer":"another"}`: {"the plan exists already: it is open, begun by another process",
+			"plan.resume, to go on with it, or an id of its own for each plan"},
+	} {
+		e := l.refused(l.post, "tripper", "plan.begin", begin, 409, "plan")
+		if e["problem"] != want[0] || e["want"] != want[1] {
+			t.Errorf("%v; want %v", e["problem"], e["want"])
+		}
+	}
+}
+
 // TestWrongMessagesAreRefusedByTheirField: each names what is wrong, says that nothing is stored,
 // and lets no tool be called.
 func TestWrongMessagesAreRefusedByTheirField(t *testing.T) {
