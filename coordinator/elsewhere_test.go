@@ -108,3 +108,12 @@ func wantShut(t *testing.T, p *Plan, why string) {
 		t.Error(err)
 	}
 }
+
+// TestAnActionWithoutAWordIsNotSaidToBeOfAProcessThatHasEnded: its forward may run still, where its plan
+// was resumed from a process that is alive.
+func TestAnActionWithoutAWordIsNotSaidToBeOfAProcessThatHasEnded(t *testing.T) {
+	unknown := &Recorded{Action: "slow", Outcome: api.OutcomeUnknown}
+	if text := unknown.Error(); text != "action slow: its process has not said what happened (as recorded)" {
+		t.Error(text)
+	}
+}

@@ -18,7 +18,7 @@ import (
 type Recorded struct {
 	Action     string
 	Capability string
-	// completed, failed, in_doubt, or unknown: its process ended before it could say
+	// completed, failed, in_doubt, or unknown: its process has not said what happened
 	Outcome       string
 	Code, Message string // of one that failed or is in doubt
 	By            string // the supervisor who gave the last verdict on it; empty: none has
@@ -38,7 +38,7 @@ func (r *Recorded) Error() string {
 		return "action " + r.Action + ": it was undone, and its plan goes on without it (as recorded)"
 	}
 	if r.Outcome == api.OutcomeUnknown {
-		return "action " + r.Action + ": its process ended, and nothing says whether it happened"
+		return "action " + r.Action + ": its process has not said what happened (as recorded)"
 	}
 	text := "action " + r.Action
 	for _, said := range []string{cmp.Or(r.Code, r.Outcome), r.Message} {
