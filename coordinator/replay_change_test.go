@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"runtime"
 	"strings"
@@ -275,6 +276,38 @@ func TestS36TheExecutorWaitsVisiblyForHandlers(t *testing.T) {
 	wantUnwound(t, err, ledger.StateCompensated)
 	if w.ranText() != "a b c" || w.undoneText() != "c b a" || !errors.Is(err, coordinator.ErrUnwinding) {
 		t.Errorf("ran %s, undone %s, %v", w.ranText(), w.undoneText(), err)
+	}
+}
+
+// TestHandlersAreWaitedForLongerThanWorkers: for as long as a contract can say, if it says nothing.
+// What was registered while handlers had the default of workers is replayed as it is.
+func TestHandlersAreWaitedForLongerThanWorkers(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, coordinator.Config{})
+	w := newTour(l)
+	earlier, own := w.actions("a b"), w.actions("d")[0]
+	for _, a := range earlier {
+		a.Undo.Contract.UnservedAfter = ledger.UnservedDefault // recorded as nothing, as it was
+	}
+	own.Undo.Contract.UnservedAfter = 2 * time.Hour
+	w.lost(t, "waited", earlier)
+	ctx, cancel := bounded(t)
+	defer cancel()
+	again := append(w.actions("a b c"), own)
+	wantUnwound(t, l.process().Run(ctx, config("waited"), w.play(again, ends(errNoRoom))),
+		ledger.StateCompensated)
+	if w.ranText() != "a b c d" || w.undoneText() != "d c b a" {
+		t.Errorf("ran %s, undone %s", w.ranText(), w.undoneText())
+	}
+	waited := map[string]time.Duration{}
+	for _, r := range l.keeps(t) {
+		if c := r.GetCompensationRegistered(); c != nil {
+			waited[r.Action] = time.Duration(c.UnservedAfterNs)
+		}
+	}
+	want := map[string]time.Duration{"a": 0, "b": 0, "c": ledger.UnservedMax, "d": 2 * time.Hour}
+	if !maps.Equal(waited, want) {
+		t.Errorf("unserved_after is %v, want %v", waited, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -221,8 +222,26 @@ func (r *run) compile(ctx context.Context, a Action, past *coordinator.PastActio
 			call = nil // compare refuses it, or it is left to another process
 		}
 	}
-	under, err = r.handlers.contract(a.Capability, version, u.Contract)
+	under, err = r.handlers.waiting(a.Capability, version, u.Contract, past)
 	return call, under, version, err
+}
+
+// waiting is the contract of a handler, which is waited for as long as a contract can say if it
+// says nothing: its process may be down for days. What was registered while that was as for workers
+// keeps the contract that it has.
+func (h *handlers) waiting(capability, version string, written contract.Contract,
+	past *coordinator.PastAction) (*compile.Compiled, error) {
+	longer := written
+	longer.UnservedAfter = cmp.Or(written.UnservedAfter, ledger.UnservedMax)
+	under, err := h.contract(capability, version, longer)
+	if err != nil || past == nil || bytes.Equal(past.Registered.ContractDigest, under.Digest[:]) {
+		return under, err
+	}
+	earlier, err := h.contract(capability, version, written)
+	if err == nil && bytes.Equal(past.Registered.ContractDigest, earlier.Digest[:]) {
+		return earlier, nil
+	}
+	return under, err // compare says what that means
 }
 
 // contract is that of a handler: as written beside it, with its capability as the

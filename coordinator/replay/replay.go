@@ -119,7 +119,9 @@ type Undo struct {
 	Earlier map[string]Handler
 
 	// Contract has the rest: attempts and timeout of the inverse, a probe, a window,
-	// triggers, ... Its capability, class and Inverse.Call are filled in.
+	// triggers, ... Its capability, class and Inverse.Call are filled in. Its UnservedAfter is how
+	// long a process with the handler is waited for before the action is its owner's: 30 days, the
+	// longest that there is, if nothing is given.
 	Contract contract.Contract
 }
 
