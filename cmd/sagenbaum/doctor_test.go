@@ -25,7 +25,8 @@ func TestTheDoctorTellsWaitingFromWorkingFromWorkingForLong(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	at := func(ago time.Duration) int64 { return now.Add(-ago).UnixNano() }
 	short := api.Waiting{Capability: "a.b", Plan: "p", Action: "1", SinceNs: at(time.Minute), Working: true}
-	long := api.Waiting{Capability: "c.d", Plan: "p", Action: "2", SinceNs: at(time.Hour), Working: true}
+	long := api.Waiting{Capability: "c.d", Plan: "p", Action: "2", SinceNs: at(time.Hour), Working: true,
+		AgainNs: at(-time.Hour)}
 	alone := api.Waiting{Capability: "e.f", Plan: "p", Action: "3", SinceNs: at(time.Second), Tries: 3}
 	for _, c := range []struct {
 		waiting []api.Waiting
@@ -34,7 +35,8 @@ func TestTheDoctorTellsWaitingFromWorkingFromWorkingForLong(t *testing.T) {
 	}{
 		{nil, "ok", "no command waits"},
 		{[]api.Waiting{short}, "ok", "workers are at 1"},
-		{[]api.Waiting{short, long}, "warn", "sent 1h00m ago"},
+		{[]api.Waiting{short, long}, "warn", "sent 1h00m ago, and its worker still says working; " +
+			"asked again at 1970-01-12 14:46:40Z"},
 		{[]api.Waiting{alone, long}, "warn warn", "no worker in 3 tries"},
 	} {
 		var states []string

@@ -101,7 +101,9 @@ func (e *inDoubt) Error() string { return e.cause.Error() }
 func (e *inDoubt) Unwrap() error { return e.cause }
 
 // Working says that the undo takes longer than an attempt may: Report will tell
-// its end, and the executor asks again after until if it has not.
+// its end, and the executor asks again after until if it has not: in a second where until is
+// past, or is the zero time as no one knows it, and in 24 hours at the latest. An attempt may
+// say so for 24 hours; after that it counts as one without an answer.
 func Working(until time.Time) error { return &working{until} }
 
 type working struct{ until time.Time }
@@ -200,7 +202,7 @@ func ended(result Result, err error) api.Reply {
 		r.Status, r.Code, r.Message = api.StatusChanged, codeOf(err, CodeChanged), err.Error()
 		return r
 	case errors.As(err, &still):
-		return api.Reply{Status: api.StatusWorking, UntilMs: still.until.UnixMilli()}
+		return api.Reply{Status: api.StatusWorking, UntilMs: max(still.until.UnixMilli(), 0)}
 	case errors.Is(err, blob.ErrGone):
 		return problem(api.StatusStop, api.CodeBlob, err.Error())
 	case errors.Is(err, blob.ErrNoPlan):

@@ -146,6 +146,9 @@ func TestWhatAHandlersEndMeans(t *testing.T) {
 		}, api.Reply{Status: "changed", Code: "changed", Message: "cannot restore: 412", Output: json.RawMessage(`{"etag":"e2"}`)}},
 		{"working", func(context.Context, api.Command) (Result, error) { return Result{}, Working(until) },
 			api.Reply{Status: "working", UntilMs: until.UnixMilli()}},
+		{"working, no one knows until when", func(context.Context, api.Command) (Result, error) {
+			return Result{}, Working(time.Time{})
+		}, api.Reply{Status: "working"}},
 		{"panic", func(context.Context, api.Command) (Result, error) { panic("boom") },
 			api.Reply{Status: "failed", Code: "panic", Message: "boom"}},
 		{"ended goroutine", func(context.Context, api.Command) (Result, error) { runtime.Goexit(); return Result{}, nil },

@@ -264,9 +264,14 @@ func (d *dispatcher) waiting() []api.Waiting {
 			if f.Other {
 				version = f.Command.WorkerVersion
 			}
+			working, again := f.Working && f.Tries == 0, int64(0)
+			if working {
+				again = f.AgainNs
+			}
 			out = append(out, api.Waiting{
 				Version:    version,
-				Working:    f.Working && f.Tries == 0,
+				Working:    working,
+				AgainNs:    again,
 				UnservedNs: f.Command.UnservedNs,
 				Handler:    f.Command.Handler,
 				Capability: f.Command.Capability, Plan: f.Attempt.Plan, Action: f.Attempt.Action,

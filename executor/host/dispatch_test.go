@@ -74,10 +74,11 @@ func TestAWorkerThatIsAlwaysWorkingIsSeenAndEnds(t *testing.T) {
 		d := newDispatcher(new(turn.Flights), s, instant, nil)
 		d.send(turn.Sending{Command: command()})
 		synctest.Wait()
-		if w := d.waiting(); len(w) != 1 || !w[0].Working {
+		start := time.Now()
+		if w := d.waiting(); len(w) != 1 || !w[0].Working ||
+			w[0].AgainNs != start.Add(turn.WorkingMax).UnixNano() {
 			t.Fatalf("not seen: %+v", w)
 		}
-		start := time.Now()
 		<-d.wake
 		if answers := d.take(); len(answers) != 1 || answers[0].Reply != nil {
 			t.Fatalf("%+v", answers)

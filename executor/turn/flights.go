@@ -51,6 +51,7 @@ type Flight struct {
 	Other   bool   // the last of them came to a worker of another version
 	Problem string // why the last one was not sent; empty: it was
 	Working bool   // a worker has said so
+	AgainNs int64  // when it is asked again, unix ns
 	Reached bool   // a copy may have come to a worker
 	out     bool   // one has left, and what became of it is not known yet
 	waits   bool   // that it has no worker is being recorded: no copy leaves meanwhile
@@ -276,7 +277,7 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 	}
 	switch {
 	case r.Fate == Silent && x.Working:
-		v.again(int64(WorkerWaitMax))
+		x.askedAgain(int64(WorkerWaitMax), now, &v)
 	case r.Fate == Silent:
 		f.land(x, nil, 0, &v)
 	case r.Fate != Replied:
@@ -293,9 +294,15 @@ func (f *Flights) Result(x *Flight, r Result, now Instant) (v Verdict) {
 		if x.early {
 			until = 0 // a report that it has failed does not count before the attempt does
 		}
-		v.again(min(max(until, int64(WorkingMin)), int64(WorkingMax)))
+		x.askedAgain(min(max(until, int64(WorkingMin)), int64(WorkingMax)), now, &v)
 	}
 	return v
+}
+
+// askedAgain has a worker that has said working be asked again, in so many ns.
+func (x *Flight) askedAgain(inNs int64, now Instant, v *Verdict) {
+	x.AgainNs = now.EpochNs + inNs
+	v.again(inNs)
 }
 
 // workerWait is how long a command waits that has found no worker so many times, in ns. Where there

@@ -254,8 +254,8 @@ func TestAnInstantThatNoOneCanCountIsLate(t *testing.T) {
 		s := newSky()
 		v := s.f.Result(s.flies["c"], Result{Fate: Replied,
 			Reply: api.Reply{Status: api.StatusWorking, UntilMs: until}}, Instant{EpochNs: 1})
-		if v.InNs != int64(WorkingMax) {
-			t.Errorf("until %d: asked again in %d ns", until, v.InNs)
+		if v.InNs != int64(WorkingMax) || s.flies["c"].AgainNs != int64(WorkingMax)+1 {
+			t.Errorf("until %d: asked again in %d ns, at %d", until, v.InNs, s.flies["c"].AgainNs)
 		}
 	}
 }

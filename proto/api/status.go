@@ -157,8 +157,10 @@ type Waiting struct {
 	// Version that it asks for, where a worker of another version has answered and none of this.
 	Version string `json:"version,omitempty"`
 	// UnservedNs: while no worker takes it: when it becomes its owner's.
-	UnservedNs int64  `json:"unserved_ns,omitempty"`
-	Problem    string `json:"problem,omitempty"` // why it was not sent; empty: no worker has taken it
+	UnservedNs int64 `json:"unserved_ns,omitempty"`
+	// AgainNs: while one says that it is still working: when it is asked again.
+	AgainNs int64  `json:"again_ns,omitempty"`
+	Problem string `json:"problem,omitempty"` // why it was not sent; empty: no worker has taken it
 }
 
 // Wanted is whom the command waits for: a worker, and of which version where another one is there.
@@ -167,6 +169,15 @@ func (w Waiting) Wanted(worker string) string {
 		return worker
 	}
 	return fmt.Sprintf("%s of version %.80q", worker, w.Version)
+}
+
+// AskedAgain says, after something else, when a worker that is working is asked again; "" where
+// that is not known.
+func (w Waiting) AskedAgain() string {
+	if w.AgainNs == 0 {
+		return ""
+	}
+	return "; asked again at " + At(w.AgainNs)
 }
 
 // Cascade is the limits of cascades, as executor.CascadeLimits has them.

@@ -283,8 +283,8 @@ func ExamineWorkers(v api.Status, now time.Time) (findings []Finding) {
 		case since >= workingLong:
 			findings = append(findings,
 				warn("worker", "look at the worker of "+w.Capability+": is it still at it?",
-					"%s for plan %s action %s was sent %s ago, and its worker still says working",
-					w.Capability, w.Plan, w.Action, cli.Span(since)))
+					"%s for plan %s action %s was sent %s ago, and its worker still says working%s",
+					w.Capability, w.Plan, w.Action, cli.Span(since), w.AskedAgain()))
 		}
 	}
 	if len(findings) > 0 {

@@ -149,9 +149,9 @@ func writeWaiting(line func(name, format string, args ...any), p cli.Pen, v Tena
 	now time.Time) {
 	for _, waiting := range v.Waiting {
 		if waiting.Working {
-			line("working", "%s for plan %s action %s: a worker is at it, sent %s",
+			line("working", "%s for plan %s action %s: a worker is at it, sent %s%s",
 				waiting.Capability, waiting.Plan, waiting.Action,
-				cli.Relative(waiting.SinceNs, now))
+				cli.Relative(waiting.SinceNs, now), waiting.AskedAgain())
 			continue
 		}
 		if waiting.Problem != "" {

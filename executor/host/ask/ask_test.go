@@ -81,7 +81,8 @@ func TestAPlanSaysWhyItsCommandsWait(t *testing.T) {
 		"a handler":           {api.Waiting{Handler: "function f"}, "function f: no process offers it", true},
 		"a key":               {api.Waiting{Capability: "a.b", Problem: "no key"}, "no key, tries: 3", false},
 		"a key for a handler": {api.Waiting{Handler: "function f", Problem: "no key"}, "no key, tries: 3", false},
-		"a worker's answer":   {api.Waiting{Capability: "a.b", Working: true}, "still working", false},
+		"a worker's answer": {api.Waiting{Capability: "a.b", Working: true, AgainNs: 1e18},
+			"still working on a.b; asked again at 2001-09-09 01:46:40Z", false},
 	} {
 		c.waiting.Plan, c.waiting.Action, c.waiting.Tries = "p", "x", 3
 		d.Board.Sending(func() []api.Waiting { return []api.Waiting{c.waiting} })

@@ -53,7 +53,8 @@ func (d *Desk) showWaiting(shown *api.Plan) {
 				action.WaitsFor = fmt.Sprintf("%s: no process offers it, tries: %d%s",
 					w.Handler, w.Tries, ownersFrom(w))
 			case w.Working:
-				action.WaitsFor = "a worker that says it is still working on " + w.Capability
+				action.WaitsFor = "a worker that says it is still working on " + w.Capability +
+					w.AskedAgain()
 			default:
 				action.WaitsFor = fmt.Sprintf("%s: none serves %s, tries: %d%s", w.Wanted("a worker"),
 					w.Capability, w.Tries, ownersFrom(w))

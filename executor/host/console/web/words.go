@@ -142,7 +142,7 @@ func handledBy(w api.Waiting) string {
 	tried := counted(", asked ", w.Tries, " times")
 	switch {
 	case w.Working:
-		return "a worker says that it is still working"
+		return "a worker says that it is still working" + w.AskedAgain()
 	case w.Problem != "":
 		return "tried " + plural(w.Tries, "time") + ": " + w.Problem
 	case w.Handler != "":
