@@ -140,6 +140,34 @@ func TestAnUndoThatNamesNothingIsNotSent(t *testing.T) {
 	}
 }
 
+// TestWhatWasReportedSinceIsSaid: an owner who was called because nothing named the effect sees when
+// that is over, and a retry undoes it.
+func TestWhatWasReportedSinceIsSaid(t *testing.T) {
+	const since = "reported since: retry has what it needs"
+	for binding, named := range map[string]bool{"meta.external_ref": true, "output.nothing": false} {
+		s := newSchedule(t)
+		s.worker = func(Command) *api.Reply { return &api.Reply{Status: api.StatusDone} }
+		s.must(s.agent("p", opened(0)))
+		s.must(s.agent("p", pair("a", bind("id", binding))...))
+		s.play("a=lost fail turn @1m turn")
+		if got := s.show("p"); got.State != "quarantined" || strings.Contains(got.Actions[0].Note, since) {
+			t.Fatalf("%s: %s: %s", binding, got.State, got.Actions[0].Note)
+		}
+		late := completed("a")
+		late.GetForwardCompleted().ExternalRef = "x7"
+		s.must(s.agent("p", late))
+		s.play("turn")
+		got := s.show("p")
+		if note := got.Actions[0].Note; got.State != "quarantined" || strings.Contains(note, since) != named {
+			t.Errorf("%s: %s: %s", binding, got.State, note)
+		}
+		s.play("retry:a turn @1m turn")
+		if state := s.show("p").State; (state == "compensated") != named {
+			t.Errorf("%s: tried again, the plan is %s", binding, state)
+		}
+	}
+}
+
 // TestEarlierHoldersSentWithoutAName: a ledger of theirs is folded as it was.
 func TestEarlierHoldersSentWithoutAName(t *testing.T) {
 	for fold, want := range map[uint32]string{ledger.NamedSince - 1: "compensated", ledger.NamedSince: "quarantined"} {

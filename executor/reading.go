@@ -277,6 +277,17 @@ func (a *Action) Answerable() bool {
 	return refusal.Verdict == Effective
 }
 
+// NamedSince reports whether its owner was called because nothing named its effect, and something
+// has named it since: a retry would send the undo.
+func (a *Action) NamedSince() bool {
+	if a.Row.Undo != rowspb.Undo_UNDO_QUARANTINED || a.Row.Note != noteNameless {
+		return false
+	}
+	compiling(a.s)
+	c := a.Fixed.Compensation
+	return !a.a.nameless(c.Bindings) && !a.a.nameless(c.GetProbe().GetCall().GetBindings())
+}
+
 // LandsBy is the instant (unix ns) from which on a forward in doubt can no longer land.
 func (a *Action) LandsBy() int64 { return landsBy(a.plan(), a.a) }
 

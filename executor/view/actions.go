@@ -71,6 +71,9 @@ func (r *Reader) action(p *executor.Plan, a *executor.Action) api.Action {
 		strings.HasPrefix(row.Note, "in doubt") { // as it was, until its agent said so
 		seen.Note = ""
 	}
+	if a.NamedSince() {
+		seen.Note += "; reported since: retry has what it needs"
+	}
 	seen.ToDrop = a.ToDrop()
 	seen.WaitsFor, seen.Faster = r.waitOf(p, a), faster(p, a)
 	if row.Undo == rowspb.Undo_UNDO_DISPATCHED { // of an attempt that has ended it says nothing
