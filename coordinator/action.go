@@ -626,7 +626,8 @@ func (a *action) completed(outcome Outcome) (c completion) {
 	if exact {
 		c.problem = checkBlobs("outcome.output", p.id, c.output)
 	}
-	if lifted, err := a.contract.Lifted(c.output); exact || value.Whole(lifted) {
+	if lifted, err := a.contract.Lifted(c.output); exact ||
+		value.Whole(c.output, lifted) {
 		done.Lifted, c.problem = lifted, cmp.Or(c.problem, err)
 	}
 	if c.problem == nil {
@@ -641,7 +642,7 @@ func (a *action) completed(outcome Outcome) (c completion) {
 	}
 	done.OutputIncomplete = true
 	part := a.contract.Project(c.output)
-	if !exact && !value.Whole(part) || checkBlobs("outcome.output", p.id, part) != nil {
+	if !exact && !value.Whole(c.output, part) || checkBlobs("outcome.output", p.id, part) != nil {
 		part = nil
 	}
 	c.kept = len(c.output) > 0 && (part != nil || !a.contract.ReadsOutput())

@@ -127,7 +127,7 @@ func (c *Coordinator) question(
 	}
 	switch {
 	case reply.Status == api.StatusDone && len(reply.Output) > 0:
-		return reply.Output, true, ledger.CheckExact("action.before", reply.Output)
+		return reply.Output, true, value.Check("action.before", reply.Output)
 	case reply.Status == api.StatusDone: // asked again, it would answer the same
 		return nil, true, ledger.Refuse("action.before",
 			strings.Join(strings.Fields("the worker's answer has no output "+reply.Message), " "),

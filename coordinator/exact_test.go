@@ -35,6 +35,8 @@ func TestANameThatCannotBeCarriedIsRefusedBeforeItsForward(t *testing.T) {
 		"a text of its own": map[string]any{"path": ownText(bad)},
 		"a key of its own":  map[ownKey]int{1: 1},
 		"JSON of its own":   ownJSON(bad),
+		"a name twice":      json.RawMessage(`{"path":"a","\u0070ath":"b"}`),
+		"a name twice deep": map[string]any{"x": []any{json.RawMessage(`{"path":"a","path":"b"}`)}},
 		"half a pair low":   map[string]json.RawMessage{"path": json.RawMessage(`"\ude00"`)},
 	} {
 		ran := 0
@@ -87,6 +89,10 @@ func TestAnUndoIsCalledWithWhatWasKeptExactlyOrIsItsOwners(t *testing.T) {
 		"none":    {"name", coordinator.Outcome{Output: map[string]any{"id": 7, "name": "\xe9"}}, "", true, owners},
 		"raw":     {"name", coordinator.Outcome{Output: json.RawMessage(`{"name":"\ud83d"}`)}, "", true, owners},
 		"rawpart": {"id", coordinator.Outcome{Output: json.RawMessage("{\"id\":8,\"name\":\"\xe9\"}")}, `{"what":8}`, false, done},
+		"twice":   {"id", coordinator.Outcome{Output: json.RawMessage(`{"id":8,"id":9}`)}, "", true, owners},
+		"beside": {"id", coordinator.Outcome{Output: map[string]any{"id": 8, "x": json.RawMessage(`{"a":1,"a":2}`)}}, "",
+			true, owners},
+		"untwice": {"input", coordinator.Outcome{Output: json.RawMessage(`{"id":8,"id":9}`)}, `{"what":"in"}`, false, done},
 		"bytes":   {"ref", coordinator.Outcome{ExternalRef: "caf\xe9"}, "", true, owners},
 		"long":    {"ref", coordinator.Outcome{ExternalRef: strings.Repeat("x", ledger.TextMax) + "1"}, "", true, owners},
 		"unread":  {"input", coordinator.Outcome{ExternalRef: "caf\xe9", Output: 1}, `{"what":"in"}`, false, done},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 	"github.com/sagenbaum/sagenbaum/triggers/nearest"
 )
 
@@ -103,37 +104,6 @@ func members(raw json.RawMessage, at string) (map[string]json.RawMessage, error)
 	return found, nil
 }
 
-// givenTwice reads a value, and finds a name that is given twice in an object of it, with the
-// place of that: some readers take the first one, and others the last. What is no JSON is found
-// elsewhere.
-func givenTwice(in *json.Decoder) (place string, found bool) {
-	token, _ := in.Token()
-	start, _ := token.(json.Delim)
-	if start == 0 {
-		return "", false
-	}
-	names, name := map[string]bool{}, ""
-	for i := 0; in.More(); i++ {
-		if start == '{' {
-			token, _ = in.Token()
-			name, _ = token.(string)
-			if names[name] {
-				return "." + clip(name), true
-			}
-			names[name] = true
-		}
-		if place, found = givenTwice(in); !found {
-			continue
-		}
-		if start == '[' {
-			return fmt.Sprintf("[%d]%s", i, place), true
-		}
-		return "." + clip(name) + place, true
-	}
-	_, _ = in.Token() // the end
-	return "", false
-}
-
 // kind is what a field takes.
 type kind uint8
 
@@ -211,9 +181,7 @@ func (f field) set(to reflect.Value, raw json.RawMessage) error {
 		if f.name == "output" { // it has happened, and is told however its tool writes it
 			return nil
 		}
-		in := json.NewDecoder(bytes.NewReader(raw))
-		in.UseNumber()
-		if place, found := givenTwice(in); found {
+		if place, found := rawjson.Twice(raw); found {
 			return ledger.Refuse(clip(f.name+place), "given twice", "each name once")
 		}
 		return nil

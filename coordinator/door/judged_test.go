@@ -62,7 +62,14 @@ func TestANameThatIsGivenTwiceIsRefusedAtAnyDepth(t *testing.T) {
 	}
 	l.good(l.post, "tripper", "plan.act",
 		`{"plan":"p","action":"a","capability":"hotel.book","input":{"x":[{"a":1},{"a":2}],"a":{"x":null}}}`)
-	// What has happened is told, however its tool writes it.
-	l.good(l.post, "tripper", "plan.outcome",
+	// What has happened is told, however its tool writes it, and no undo reads it.
+	got := l.good(l.post, "tripper", "plan.outcome",
 		`{"plan":"p","action":"a","outcome":"completed","output":{"booking":"1","booking":"2"}}`)
+	if problem, _ := got["problem"].(string); !strings.Contains(problem, `a name is given twice at ".booking"`) {
+		t.Errorf("%v", got)
+	}
+	acts, _ := l.good(l.post, "tripper", "plan.get", `{"plan":"p"}`)["acts"].([]any)
+	if act, _ := acts[0].(map[string]any); act["incomplete"] != true || act["output"] != nil {
+		t.Errorf("%v", acts)
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sagenbaum/sagenbaum/coordinator/contract"
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -69,7 +70,7 @@ func (g *Gateway) call(
 	harmless, err := g.harmless(r)
 	switch {
 	case err != nil:
-		return problem("%v", err), nil
+		return problem("%v. Nothing was done.", err), nil
 	case harmless:
 		result, err := r.server.read(ctx, toolCall{tool: r.tool, params: r.params})
 		return result, wired(err)
@@ -168,11 +169,17 @@ func (r *request) takes(arguments json.RawMessage) error {
 	return nil
 }
 
-// harmless reports whether a call has no effect.
+// harmless reports whether a call has no effect. Of one that may have an effect no argument is given
+// twice: the tool might read another one than its contract. Errors: *ledger.Refused, or that of a
+// condition.
 func (g *Gateway) harmless(r request) (bool, error) {
+	place, twice := rawjson.Twice(r.arguments)
 	switch {
-	case r.known && r.contract.Class == contract.Effectless:
+	case r.known && r.contract.Class == contract.Effectless,
+		!r.known && g.config.TrustHints && g.readOnly(r.server, r.tool):
 		return true, nil
+	case twice:
+		return false, ledger.Refuse("arguments"+value(place), "given twice", "each name once")
 	case r.known && r.contract.EffectlessWhen != "":
 		holds, err := r.server.x.holds(r.contract.EffectlessWhen,
 			triggers.BindingVars{Input: object(r.arguments)})
@@ -180,8 +187,6 @@ func (g *Gateway) harmless(r request) (bool, error) {
 			return false, nil
 		}
 		return holds, err
-	case !r.known && g.config.TrustHints:
-		return g.readOnly(r.server, r.tool), nil
 	}
 	return false, nil
 }

@@ -241,9 +241,11 @@ func TestMessagesPassAsTheyAreWritten(t *testing.T) {
 		arguments = `{"z":10.10,"a":123456789012345678901234567890,"z":"<b>","e":1E+2}`
 		before    = `{"newer":{"b":0.10,"a":1},"_meta":{"price":10.10,"id":12345678901234567890`
 	)
+	once := strings.Replace(arguments, `"z":"<b>",`, "", 1) // of a call with an effect, each
 	call := func(id int, tool, meta string) string {
+		with := map[string]string{"peek": arguments, "act": once}[tool]
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s%s},"name":%q,"arguments":%s}}`,
-			id, before, meta, tool, arguments)
+			id, before, meta, tool, with)
 	}
 	c.says(call(2, "peek", `,"sagenbaum/plan":"none"`))
 	if got := c.answer(2); got != rawAnswer+`}}` {
@@ -261,7 +263,7 @@ func TestMessagesPassAsTheyAreWritten(t *testing.T) {
 	}
 	sent := sentTo(file, "tools/call")
 	if len(sent) != 2 || sent[0] != before+`},"name":"peek","arguments":`+arguments+`}` ||
-		!strings.HasPrefix(sent[1], before+`},"name":"act","arguments":`+strings.TrimSuffix(arguments, "}")+`,"key":"`) {
+		!strings.HasPrefix(sent[1], before+`},"name":"act","arguments":`+strings.TrimSuffix(once, "}")+`,"key":"`) {
 		t.Errorf("the server was sent\n%s", strings.Join(sent, "\n"))
 	}
 	c.says(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`)

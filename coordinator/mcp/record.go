@@ -9,6 +9,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -162,6 +163,9 @@ func (u *run) lacking(before json.RawMessage, output map[string]json.RawMessage)
 	missing := u.missing(before, recorded)
 	if missing == "" {
 		return u.misnamed(before, recorded)
+	}
+	if place, twice := rawjson.Twice(answerOf(u.result)); twice {
+		return missing + ", as its answer has a name twice, at " + value(place)
 	}
 	output = map[string]json.RawMessage{"after": output["after"], resultVariable: structured(u.result)}
 	whole, err := encode(output)

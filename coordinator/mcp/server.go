@@ -22,6 +22,7 @@ import (
 
 	"github.com/sagenbaum/sagenbaum/coordinator/mcp/files"
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 	"github.com/sagenbaum/sagenbaum/triggers"
 )
 
@@ -548,8 +549,18 @@ func (s *Server) ask(
 }
 
 // structured is what expressions read of a result: its structured content, else its text, as JSON
-// where it is that.
+// where it is that. One with a name twice is a text, in which nothing has a name: its tool may mean
+// the one, and what undoes it read the other.
 func structured(result *sdk.CallToolResult) json.RawMessage {
+	said := answerOf(result)
+	if _, twice := rawjson.Twice(said); !twice {
+		return said
+	}
+	return jsonText(string(said))
+}
+
+// answerOf is what a result says, with names that are there twice as well.
+func answerOf(result *sdk.CallToolResult) json.RawMessage {
 	switch said := result.StructuredContent.(type) {
 	case nil:
 	case json.RawMessage:
@@ -565,7 +576,12 @@ func structured(result *sdk.CallToolResult) json.RawMessage {
 	if trimmed := strings.TrimSpace(said); trimmed != "" && json.Valid([]byte(trimmed)) {
 		return json.RawMessage(trimmed)
 	}
-	raw, err := encode(said)
+	return jsonText(said)
+}
+
+// jsonText is a text in JSON.
+func jsonText(text string) json.RawMessage {
+	raw, err := encode(text)
 	if err != nil {
 		return json.RawMessage("null")
 	}

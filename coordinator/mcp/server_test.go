@@ -259,9 +259,18 @@ func (s *notesServer) good() {
 		return result, appendNote(s.file, n)
 	})
 	s.tool("mint", false, func(_ context.Context, req *sdk.CallToolRequest, n note) (*sdk.CallToolResult, error) {
-		var said struct{ Answer json.RawMessage }
+		var said struct {
+			Answer         json.RawMessage
+			Written, Spoke string // an answer as it is written, in a text for those that refuse it
+		}
 		if err := json.Unmarshal(req.Params.Arguments, &said); err != nil {
 			return nil, err
+		}
+		switch {
+		case said.Spoke != "":
+			return text(said.Spoke), appendNote(s.file, n)
+		case said.Written != "":
+			said.Answer = json.RawMessage(said.Written)
 		}
 		return &sdk.CallToolResult{StructuredContent: said.Answer}, appendNote(s.file, n)
 	})

@@ -310,3 +310,60 @@ func TestAnAnswerThatNamesNothingIsNoName(t *testing.T) {
 		})
 	}
 }
+
+// A tool may mean the one value of a name that its answer has twice, and its undo read the other: none
+// reads such an answer, whether it is structured or a text, and none says that it is done.
+func TestAnUndoReadsNoAnswerWithANameTwice(t *testing.T) {
+	t.Parallel()
+	contracts := map[string]string{"blind": "", "in": "probe: {tool: peek}, done: '!(output.result.id in probe.notes)', ",
+		"has": "probe: {tool: peek}, done: '!has(output.result.id)', "}
+	for answer, at := range map[string]string{
+		`{"id":"a","id":"b"}`:                    ".id",
+		`{"id":"a","\u0069d":"b"}`:               ".id",
+		`{"id":"b","more":[1,{"x":1,"x":null}]}`: ".more[1].x",
+	} {
+		for _, as := range []string{"written", "spoke"} {
+			t.Run(as+" "+answer, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				for name, contract := range contracts {
+					config, file := w.packed(t, "  send: {class: effectless}\n  mint: {class: compensable, timeout: 2s, "+
+						"fidelity: exact, "+contract+"undo: [{tool: remove, with: {text: =output.result.id}}]}\n")
+					c := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+					c.does("send", map[string]any{"text": "b"})
+					c.call("mint", map[string]any{"text": "a", as: answer})
+					if r := c.reports("what_can_be_undone", nil); len(r.Can) != 1 || r.Can[0].How !=
+						"not exact: its undo reads output.result.id, as its answer has a name twice, at "+at {
+						t.Errorf("%s: before: %+v", name, r.Can)
+					}
+					r := c.reports("plan_fail", nil)
+					if len(r.Undone) > 0 || len(r.Stands) != 1 || !strings.Contains(r.Stands[0].How, `argument "text" of remove`) {
+						t.Errorf("%s: it says %+v", name, r)
+					}
+					if got := lines(file); !slices.Equal(got, []string{"b", "a"}) {
+						t.Errorf("%s: the notes are %v", name, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A tool may read the one of two arguments of a name, and its contract the other, which then says of a
+// call with an effect that it has none, or lets one pass that it refuses.
+func TestACallWithAnArgumentTwiceIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	c, _ := w.rawClient(t, config)
+	for id, call := range []string{`"add","arguments":{"text":"a","dry":false,"dry":true}`,
+		`"shout","arguments":{"text":"quiet","text":"a"}`, `"add","arguments":{"text":"a","x":{"y":1,"y":2}}`} {
+		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%s}}`, id+2, call))
+		if got := c.answer(id + 2); !strings.Contains(got, "given twice") || !strings.Contains(got, "Nothing was done.") {
+			t.Errorf("%s: %s", call, got)
+		}
+	}
+	if got := lines(file); len(got) != 0 {
+		t.Errorf("the notes are %v", got)
+	}
+}

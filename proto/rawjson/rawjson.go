@@ -6,6 +6,7 @@ package rawjson
 import (
 	"encoding/json"
 	"iter"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -44,6 +45,70 @@ func PastComma(rest []byte) []byte {
 		rest = TrimSpace(rest[1:])
 	}
 	return rest
+}
+
+// Twice finds a name that an object within a value has twice, and says where, as in .a[1].b: some
+// readers take the first one, and others the last.
+func Twice(value []byte) (place string, found bool) {
+	place, _, found = twice(TrimSpace(value))
+	return place, found
+}
+
+// twice is Twice of the value that a text begins with; rest is what follows that.
+func twice(text []byte) (place string, rest []byte, found bool) {
+	if len(text) == 0 || text[0] != '{' && text[0] != '[' {
+		return "", text[ValueLen(text):], false
+	}
+	var names seen
+	rest = TrimSpace(text[1:])
+	for i := 0; rest[0] != '}' && rest[0] != ']'; i++ {
+		var name []byte
+		if text[0] == '{' {
+			key := rest[:ValueLen(rest)]
+			name, _ = Name(key) // valid JSON has no other keys
+			if names.has(name) {
+				return "." + string(name), nil, true
+			}
+			rest = TrimSpace(TrimSpace(rest[len(key):])[1:])
+		}
+		switch place, rest, found = twice(rest); {
+		case found && text[0] == '{':
+			return "." + string(name) + place, nil, true
+		case found:
+			return "[" + strconv.Itoa(i) + "]" + place, nil, true
+		}
+		rest = PastComma(rest)
+	}
+	return "", rest[1:], false
+}
+
+// seen are the names of an object: most have a few, for which no map is made.
+type seen struct {
+	few  [8][]byte
+	n    int
+	more map[string]bool
+}
+
+// has reports whether a name was there before, and keeps it.
+func (s *seen) has(name []byte) bool {
+	for _, other := range s.few[:s.n] {
+		if string(other) == string(name) {
+			return true
+		}
+	}
+	switch {
+	case s.n < len(s.few):
+		s.few[s.n] = name
+		s.n++
+		return false
+	case s.more == nil:
+		s.more = map[string]bool{}
+	}
+	if s.more[string(name)] {
+		return true
+	}
+	s.more[string(name)] = true
+	return false
 }
 
 // Is reports whether a string is this text.

@@ -72,3 +72,52 @@ func FuzzTextIsThatOfTheDecoder(f *testing.F) {
 		}
 	})
 }
+
+// FuzzTwiceIsANameThatAnObjectHasTwice, as the decoder reads the names.
+func FuzzTwiceIsANameThatAnObjectHasTwice(f *testing.F) {
+	for _, text := range []string{`{"a":1,"a":2}`, ` [ 1 , { "x" : {"a":1,"b":[],"\u0061":{}} } ] `, `{"a":{"b":1},"b":{"a":"a"}}`,
+		`[{"a":1},{"a":1}]`, `{"0":0,"1":1,"2":2,"3":3,"4":4,"5":5,"6":6,"7":7,"8":8,"9":9,"8":8}`, `{}`, `[[],{}]`, `1`, ``,
+		`{"a":"}","b":"{\"a\":1,\"a\":1}"}`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if !json.Valid(text) {
+			return
+		}
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		place, found := rawjson.Twice(text)
+		if want := twice(d); found != want || found != (place != "") {
+			t.Fatalf("%q: %t at %q, want %t", text, found, place, want)
+		}
+	})
+}
+
+func twice(d *json.Decoder) (found bool) {
+	token, _ := d.Token()
+	start, _ := token.(json.Delim)
+	if start == 0 {
+		return false
+	}
+	names := map[string]bool{}
+	for d.More() {
+		if start == '{' {
+			token, _ = d.Token()
+			name, _ := token.(string)
+			found = found || names[name]
+			names[name] = true
+		}
+		found = twice(d) || found
+	}
+	_, _ = d.Token() // the end
+	return found
+}
+
+func TestTwiceSaysWhere(t *testing.T) {
+	for text, want := range map[string]string{`{"a":1,"b":[1,{"c":{"d":1,"d":2}}]}`: ".b[1].c.d", `[{"a":1,"a":1}]`: "[0].a",
+		`{"a":{"a":1}}`: ""} {
+		if got, _ := rawjson.Twice([]byte(text)); got != want {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}

@@ -11,13 +11,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 )
 
 const wantValue = "a value that encoding/json takes"
 
 // Encode returns the JSON of an input or output: nil for none. The error is a *ledger.Refused that
-// names the field. Where text is no UTF-8 it comes with the JSON, in which that text is another
-// one; Whole says of a part of it that it is not.
+// names the field. Where text is no UTF-8, or a name is given twice, it comes with the JSON; Whole says
+// of a part of it whether that may be read.
 func Encode(field string, value any) (encoded json.RawMessage, err error) {
 	defer func() {
 		if r := recover(); r != nil { // in a method of the caller's type
@@ -49,10 +50,15 @@ func Encode(field string, value any) (encoded json.RawMessage, err error) {
 // itself as it is.
 const replaced = `\ufffd`
 
-// Whole reports whether a part of the JSON of Encode has no text that is another one.
-func Whole(part json.RawMessage) bool {
-	return ledger.ExactJSON(part) && !bytes.Contains(part, []byte(replaced))
+// Whole reports whether a part of the JSON of Encode is what it was, to every reader: no name is twice
+// in all of it, and the part has no text that is another one.
+func Whole(encoded, part json.RawMessage) bool {
+	_, twice := rawjson.Twice(encoded)
+	return !twice && ledger.ExactJSON(part) && !bytes.Contains(part, []byte(replaced))
 }
+
+// Check refuses JSON that is another value to some readers. The error is a *ledger.Refused.
+func Check(field string, encoded json.RawMessage) error { return exact(field, encoded, nil) }
 
 // exact refuses JSON that is another value than what it was made of, or to some readers. It says
 // where, and not what: the value may be secret.
@@ -67,6 +73,9 @@ func exact(field string, data []byte, from any) error {
 		}
 		return ledger.Refuse(field, "it has text that is no UTF-8, or half a surrogate pair"+at,
 			ledger.WantExact+", as []byte is")
+	}
+	if place, twice := rawjson.Twice(data); twice {
+		return ledger.Refuse(field, fmt.Sprintf("a name is given twice at %.64q", place), "each name once")
 	}
 	return nil
 }
