@@ -252,8 +252,12 @@ func (c *calls) done(call string) {
 // Lines is the transport to the other end of two pipes, each message a line. One with more than
 // bodyMax bytes does not end the connection: an answer is an error that says so, and a request is
 // refused.
-func Lines(in io.ReadCloser, out io.WriteCloser) sdk.Transport {
-	return &sdk.IOTransport{Reader: large.Lines(in, bodyMax), Writer: out, MaxLineLength: 2 * bodyMax}
+func Lines(in io.ReadCloser, out io.WriteCloser) sdk.Transport { return lines(in, out, nil) }
+
+// lines is Lines without the lines that skip says are no messages.
+func lines(in io.ReadCloser, out io.WriteCloser, skip func(line []byte) bool) sdk.Transport {
+	return &sdk.IOTransport{Reader: large.Lines(in, bodyMax, skip), Writer: out,
+		MaxLineLength: 2 * bodyMax}
 }
 
 // readable is the next message that is not too large.

@@ -1,13 +1,16 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,13 +129,55 @@ func (t started) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := Lines(out, in).Connect(ctx)
+	conn, err := lines(out, in, t.strays()).Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c := &discovering{Connection: conn, of: t, late: time.NewTimer(t.patience)}
 	c.late.Stop() // nothing is asked yet
 	return c, nil
+}
+
+// strayMax is how many lines of a server that are no messages are logged, and straySize how much of
+// each.
+const (
+	strayMax  = 10
+	straySize = 200
+)
+
+// strays finds what a server prints to its standard output beside its messages, as a line for people
+// by a library of it: that is said, and the connection goes on, as with the clients of MCP.
+func (t started) strays() (skip func(line []byte) bool) {
+	found := 0
+	return func(line []byte) bool {
+		text := bytes.TrimSpace(line)
+		if len(text) == 0 || isMessage(text) {
+			return false
+		}
+		if found++; found <= strayMax {
+			t.logger.Warn("the server prints to its standard output what is no message of MCP: it is "+
+				"left out, and belongs on standard error", "server", t.name, "line",
+				string(text[:min(len(text), straySize)]))
+		}
+		if found == strayMax {
+			t.logger.Warn("what else it prints there is left out without a word", "server", t.name)
+		}
+		return true
+	}
+}
+
+// isMessage reports whether a line is a message of JSON-RPC, or a list of them.
+func isMessage(line []byte) bool {
+	var all []json.RawMessage
+	if line[0] != '[' {
+		all = []json.RawMessage{line}
+	} else if json.Unmarshal(line, &all) != nil {
+		return false
+	}
+	return len(all) > 0 && !slices.ContainsFunc(all, func(one json.RawMessage) bool {
+		_, err := jsonrpc.DecodeMessage(one)
+		return err != nil
+	})
 }
 
 // discoverMethod is what a client asks first since MCP 2026-07-28. A server of an earlier version

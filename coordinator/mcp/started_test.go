@@ -153,6 +153,7 @@ type scripted struct {
 	of     *testing.T
 	starts time.Duration
 	knows  map[string]step
+	prints string // before each answer
 
 	end   sync.Once
 	ended atomic.Bool
@@ -210,7 +211,7 @@ func (p *scripted) answer(message string) {
 		text = `"error":{"code":` + string(code) + `,"message":"no"` + data + `}`
 	}
 	say := func() { // it may be read no more
-		_, _ = io.WriteString(p.out, `{"jsonrpc":"2.0","id":`+string(r.ID)+`,`+text+"}\n")
+		_, _ = io.WriteString(p.out, p.prints+`{"jsonrpc":"2.0","id":`+string(r.ID)+`,`+text+"}\n")
 	}
 	if s.after == 0 {
 		say()
@@ -226,4 +227,40 @@ func (p *scripted) End() {
 		_ = p.out.Close() // of a pipe in this process, it has no error
 		_ = p.in.Close()
 	})
+}
+
+// What a server prints beside its messages, as a greeting, or a line for people in the middle of a call,
+// is said as far as there is room, and its answers count.
+func TestWhatAServerPrintsBesideItsMessagesIsLeftOut(t *testing.T) {
+	for _, prints := range []string{"Notes server v1 starting...\n", "[INFO] ready\r\n", `{"level":"info","msg":"ready"}` + "\n",
+		"[1]\n\n", "[]\n", "\"ready\"\n", "7\n{\n", `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"ready"}}` + "\n"} {
+		t.Run(prints, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				s, err := mcp.NewServer(mcp.ServerConfig{Name: "s", Command: "s", State: t.TempDir(),
+					Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Starts(false, func() mcp.Program {
+					return &scripted{of: t, prints: prints, knows: map[string]step{"initialize": {with: oldHello},
+						"tools/list": {with: `{"tools":[{"name":"peek","inputSchema":{"type":"object"}}]}`}}}
+				})
+				if err := s.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for range 20 {
+					if tools, err := s.Tools(t.Context()); err != nil || len(tools) != 1 {
+						t.Fatalf("its tools are %v, %v", tools, err)
+					}
+				}
+				s.Close()
+				synctest.Wait()
+				if got := log.String(); !strings.Contains(got, "no message of MCP") || !strings.Contains(got, "server=s") ||
+					strings.Count(got, "level=WARN") != 11 {
+					t.Errorf("the log says %s", got)
+				}
+			})
+		})
+	}
 }

@@ -71,15 +71,17 @@ func (s *Scanner) Replaced() ([]byte, error) {
 }
 
 // Lines reads messages, each in a line, with short ones in the place of those that have more than
-// limit bytes. Closing it closes what it reads.
-func Lines(in io.ReadCloser, limit int) io.ReadCloser {
-	return &lines{Closer: in, in: bufio.NewReader(in), limit: limit}
+// limit bytes, and without the lines that skip says are none; nil: there are no others. Closing it
+// closes what it reads.
+func Lines(in io.ReadCloser, limit int, skip func(line []byte) bool) io.ReadCloser {
+	return &lines{Closer: in, in: bufio.NewReader(in), limit: limit, skip: skip}
 }
 
 type lines struct {
 	io.Closer
 	in    *bufio.Reader
 	limit int
+	skip  func(line []byte) bool
 	out   []byte
 	err   error
 }
@@ -106,6 +108,9 @@ func (l *lines) next() (line []byte, err error) {
 		if len(bytes.TrimRight(line, "\r\n")) > l.limit {
 			return l.long(line, err)
 		}
+	}
+	if l.skip != nil && l.skip(line) {
+		return nil, err
 	}
 	return line, err
 }

@@ -19,8 +19,9 @@ var much = strings.Repeat(`\"},{\\`, limit)
 
 func read(t *testing.T, text string) (string, error) {
 	t.Helper()
-	out, err := io.ReadAll(large.Lines(io.NopCloser(strings.NewReader(text)), limit))
-	slowly, again := io.ReadAll(large.Lines(io.NopCloser(iotest.OneByteReader(strings.NewReader(text))), limit))
+	out, err := io.ReadAll(large.Lines(io.NopCloser(strings.NewReader(text)), limit, nil))
+	slowly, again := io.ReadAll(large.Lines(io.NopCloser(iotest.OneByteReader(strings.NewReader(text))),
+		limit, nil))
 	if string(slowly) != string(out) || (err == nil) != (again == nil) {
 		t.Errorf("byte by byte it is %q, %v, and else %q, %v", slowly, again, out, err)
 	}
@@ -117,5 +118,15 @@ func TestWhatIsNoMessageIsAnError(t *testing.T) {
 	}
 	if got, err := read(t, `{"id":1,"result":"`+much+`"}`); got != "" || err != nil {
 		t.Errorf("cut off: %q, %v", got, err) // the end of the input says enough
+	}
+}
+
+// A line that is no message is left out where its reader says so, also the last one.
+func TestWhatIsSkippedIsLeftOut(t *testing.T) {
+	const text = "hello\n{}\r\nhello\n\n{}\nhello"
+	out, err := io.ReadAll(large.Lines(io.NopCloser(strings.NewReader(text)), limit,
+		func(line []byte) bool { return strings.HasPrefix(string(line), "hello") }))
+	if string(out) != "{}\r\n\n{}\n" || err != nil {
+		t.Errorf("%q, %v", out, err)
 	}
 }
