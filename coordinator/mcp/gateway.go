@@ -195,6 +195,9 @@ func (g *Gateway) start(ctx context.Context) error {
 			}
 		}
 	}
+	if unused := Unused(g.config.Servers); unused != "" {
+		g.logger.Warn(unused)
+	}
 	var err error
 	if g.agent, err = coordinator.New(coordinator.Config{Conn: g.config.Conn, Tenant: g.config.Tenant,
 		Agent: g.config.Agent, Contracts: contracts, Answers: answers, Logger: g.logger}); err != nil {

@@ -1,9 +1,11 @@
 package mcp_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
@@ -124,4 +126,34 @@ func sameJSON(t *testing.T, a, b string) bool {
 		t.Fatal(err)
 	}
 	return reflect.DeepEqual(x, y)
+}
+
+// A pack that was given for another server than those that are there is said, with the names of both,
+// and one that is used, or of another server that is there, is not.
+func TestAPackThatIsNotUsedIsSaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other, err := mcp.ParsePack("other.yaml", []byte(strings.Replace(notesPack, "notes-server", "other-server", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := w.raw(t)
+	config, _ := w.notes(t)
+	config.Packs = append(config.Packs, raw.Packs...)
+	for _, given := range []bool{false, true} {
+		if given {
+			config.Packs = append(config.Packs, other)
+		}
+		var log bytes.Buffer
+		c := w.gateway(mcp.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil, config, raw)
+		c.leave()
+		if err := c.gateway.Close(); err != nil {
+			t.Log(err)
+		}
+		const says = `a pack for server \"other-server\", which is not used: what is here calls itself ` +
+			`\"notes-server\", \"raw-server\"`
+		if got := log.String(); strings.Contains(got, "is not used") != given || given && !strings.Contains(got, says) {
+			t.Errorf("with one %t, the log says %s", given, got)
+		}
+	}
 }

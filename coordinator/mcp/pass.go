@@ -289,6 +289,29 @@ func (g *Gateway) sayHidden(s *Server, tools []*sdk.Tool) string {
 		". A person can change that where this gateway is configured."
 }
 
+// Unused says of packs that were given for other servers than those that have started; empty: there
+// are none.
+func Unused(servers []*Server) string {
+	given, there := map[string]bool{}, map[string]bool{}
+	for _, s := range servers {
+		for _, pack := range s.config.Packs {
+			given[pack.Server] = true
+		}
+		there[fmt.Sprintf("%q", s.Introduced())] = true
+	}
+	var unused []string
+	for _, name := range sortedKeys(given) {
+		if quoted := fmt.Sprintf("%q", name); !there[quoted] {
+			unused = append(unused, quoted)
+		}
+	}
+	if len(unused) == 0 {
+		return ""
+	}
+	return "there is a pack for server " + strings.Join(unused, ", ") + ", which is not used: what is " +
+		"here calls itself " + strings.Join(sortedKeys(there), ", ")
+}
+
 func hinted(t *sdk.Tool) bool { return t.Annotations != nil && t.Annotations.ReadOnlyHint }
 
 // remember keeps what a server has said of its tools.

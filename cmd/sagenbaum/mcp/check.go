@@ -13,7 +13,8 @@ import (
 
 // CheckView is the answer of mcp check.
 type CheckView struct {
-	Tools []CheckedTool `json:"tools"`
+	Tools  []CheckedTool `json:"tools"`
+	Unused string        `json:"unused,omitempty"` // which packs are for other servers
 }
 
 // CheckedTool is a tool and what a gateway would do about it.
@@ -72,6 +73,7 @@ func (o *options) check(cmd *cobra.Command, s *cli.Settings, args []string) erro
 		}
 		shown.Tools = append(shown.Tools, tools...)
 	}
+	shown.Unused = mcp.Unused(servers)
 	if s.JSON() {
 		return cli.Look(cli.PrintJSON(cmd.OutOrStdout(), shown), unknown > 0)
 	}
@@ -88,6 +90,9 @@ func (o *options) check(cmd *cobra.Command, s *cli.Settings, args []string) erro
 		for _, warning := range t.Warnings {
 			fmt.Fprintf(cmd.OutOrStdout(), "warning: %s, %s: %s\n", t.Server, t.Tool, warning)
 		}
+	}
+	if shown.Unused != "" {
+		fmt.Fprintln(cmd.OutOrStdout(), "warning:", shown.Unused)
 	}
 	return cli.Look(nil, unknown > 0)
 }

@@ -245,9 +245,13 @@ func lastLines(log string) []string {
 func (p *patient) examinePack(server *mcp.Server) {
 	pack := server.Pack()
 	if len(pack.Tools) == 0 {
+		said := ""
+		if unused := mcp.Unused([]*mcp.Server{server}); unused != "" {
+			said = ": " + unused
+		}
 		p.say("warn", "pack", cli.CommandLine("sagenbaum",
 			append([]string{"contract", "init", "--from-mcp"}, p.words()...)...)+", then --pack FILE",
-			"no contracts are known for %s", server.Introduced())
+			"no contracts are known for %s%s", server.Introduced(), said)
 		return
 	}
 	version := packageVersion(p.config.Command, p.config.Args)

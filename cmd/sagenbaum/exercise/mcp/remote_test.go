@@ -162,3 +162,33 @@ func TestTheCommandsOfMCPKnowServersAtAURL(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// A pack for a server that calls itself otherwise is not used: that is said, with both names, by the
+// check and by the doctor.
+func TestAPackForAnotherServerIsNamed(t *testing.T) {
+	t.Parallel()
+	l := new(list)
+	at := httptest.NewServer(l.handler(""))
+	t.Cleanup(func() { at.CloseClientConnections(); at.Close() })
+	pack := filepath.Join(t.TempDir(), "pack.yaml")
+	if err := os.WriteFile(pack, []byte("apiVersion: sagenbaum/v1\nkind: MCPPack\nserver: other-server\ntools:\n"+
+		"  look: {class: effectless}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const says = `there is a pack for server "other-server", which is not used: what is here calls itself "list-server"`
+	check := cmdtest.Run(t, "mcp", "check", "--url", at.URL, "--pack", pack)
+	check.Wants(t, "mcp check", cli.ExitLook)
+	if !strings.Contains(check.Stdout, "warning: "+says) {
+		t.Errorf("mcp check says %s", check.Stdout)
+	}
+	found := diagnosis(t, cli.ExitLook, "--state", t.TempDir(), "--url", at.URL, "--pack", pack)
+	named := ""
+	for name, f := range found {
+		if strings.HasSuffix(name, " pack") {
+			named += f.Text
+		}
+	}
+	if !strings.Contains(named, says) {
+		t.Errorf("the doctor says %+v", found)
+	}
+}
