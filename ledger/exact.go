@@ -8,6 +8,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 	pb "github.com/sagenbaum/sagenbaum/proto/sagenbaum/v1"
 )
 
@@ -44,6 +45,10 @@ func ExactJSON(value []byte) bool {
 	}
 	return true
 }
+
+// NameTwice finds a name that an object within a value of JSON has twice, and says where, as in
+// .a[1].b: some readers take the first one, and others the last.
+func NameTwice(value []byte) (place string, found bool) { return rawjson.Twice(value) }
 
 // escaped is the code unit of an escape, from its u on; 0: another text.
 func escaped(from []byte) rune {

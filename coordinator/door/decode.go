@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
-	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 	"github.com/sagenbaum/sagenbaum/triggers/nearest"
 )
 
@@ -181,7 +180,7 @@ func (f field) set(to reflect.Value, raw json.RawMessage) error {
 		if f.name == "output" { // it has happened, and is told however its tool writes it
 			return nil
 		}
-		if place, found := rawjson.Twice(raw); found {
+		if place, found := ledger.NameTwice(raw); found {
 			return ledger.Refuse(clip(f.name+place), "given twice", "each name once")
 		}
 		return nil

@@ -169,9 +169,8 @@ func (r *request) takes(arguments json.RawMessage) error {
 	return nil
 }
 
-// harmless reports whether a call has no effect. Of one that may have an effect no argument is given
-// twice: the tool might read another one than its contract. Errors: *ledger.Refused, or that of a
-// condition.
+// harmless reports whether a call has no effect. One that may have an effect has no argument twice:
+// the tool might read another one than its contract. Errors: *ledger.Refused, or of a condition.
 func (g *Gateway) harmless(r request) (bool, error) {
 	place, twice := rawjson.Twice(r.arguments)
 	switch {

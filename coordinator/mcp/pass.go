@@ -308,8 +308,8 @@ func Unused(servers []*Server) string {
 	if len(unused) == 0 {
 		return ""
 	}
-	return "there is a pack for server " + strings.Join(unused, ", ") + ", which is not used: what is " +
-		"here calls itself " + strings.Join(sortedKeys(there), ", ")
+	return "there is a pack for server " + strings.Join(unused, ", ") + ", which is not used: what " +
+		"is here calls itself " + strings.Join(sortedKeys(there), ", ")
 }
 
 func hinted(t *sdk.Tool) bool { return t.Annotations != nil && t.Annotations.ReadOnlyHint }

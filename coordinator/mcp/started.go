@@ -145,8 +145,8 @@ const (
 	straySize = 200
 )
 
-// strays finds what a server prints to its standard output beside its messages, as a line for people
-// by a library of it: that is said, and the connection goes on, as with the clients of MCP.
+// strays finds what a server prints to its standard output beside its messages, as a line for
+// people by a library of it: that is said, and the connection goes on, as with the clients of MCP.
 func (t started) strays() (skip func(line []byte) bool) {
 	found := 0
 	return func(line []byte) bool {

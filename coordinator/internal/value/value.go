@@ -11,14 +11,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
-	"github.com/sagenbaum/sagenbaum/proto/rawjson"
 )
 
 const wantValue = "a value that encoding/json takes"
 
 // Encode returns the JSON of an input or output: nil for none. The error is a *ledger.Refused that
-// names the field. Where text is no UTF-8, or a name is given twice, it comes with the JSON; Whole says
-// of a part of it whether that may be read.
+// names the field. Where text is no UTF-8, or a name is given twice, it comes with the JSON; Whole
+// says of a part of it whether that may be read.
 func Encode(field string, value any) (encoded json.RawMessage, err error) {
 	defer func() {
 		if r := recover(); r != nil { // in a method of the caller's type
@@ -50,10 +49,10 @@ func Encode(field string, value any) (encoded json.RawMessage, err error) {
 // itself as it is.
 const replaced = `\ufffd`
 
-// Whole reports whether a part of the JSON of Encode is what it was, to every reader: no name is twice
-// in all of it, and the part has no text that is another one.
+// Whole reports whether a part of the JSON of Encode is what it was, to every reader: no name is
+// twice in all of it, and the part has no text that is another one.
 func Whole(encoded, part json.RawMessage) bool {
-	_, twice := rawjson.Twice(encoded)
+	_, twice := ledger.NameTwice(encoded)
 	return !twice && ledger.ExactJSON(part) && !bytes.Contains(part, []byte(replaced))
 }
 
@@ -74,8 +73,9 @@ func exact(field string, data []byte, from any) error {
 		return ledger.Refuse(field, "it has text that is no UTF-8, or half a surrogate pair"+at,
 			ledger.WantExact+", as []byte is")
 	}
-	if place, twice := rawjson.Twice(data); twice {
-		return ledger.Refuse(field, fmt.Sprintf("a name is given twice at %.64q", place), "each name once")
+	if place, twice := ledger.NameTwice(data); twice {
+		return ledger.Refuse(field, fmt.Sprintf("a name is given twice at %.64q", place),
+			"each name once")
 	}
 	return nil
 }
