@@ -231,9 +231,13 @@ func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, e
 		defer release()
 		if o = was; o.Plan != "" {
 			var instead *sdk.CallToolResult
-			if t, instead = g.again(ctx, o, action); instead != nil {
+			if t, instead = g.again(ctx, r, o, action); instead != nil {
 				return instead, nil
 			}
+		}
+	} else if r.key != "" && g.plans.known(nil, r.plan) == nil {
+		if instead := recall(ctx, g, r, r.plan, action); instead != nil {
+			return instead, nil
 		}
 	}
 	if t == nil {
@@ -251,52 +255,6 @@ func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, e
 		return g.act(ctx, t, r, print, "")
 	}
 	return g.keyed(ctx, t, r, print, o)
-}
-
-// keyed makes a call with a key under a plan, or says what became of the one before.
-func (g *Gateway) keyed(ctx context.Context, t *tracked, r request, print string,
-	o *once) (*sdk.CallToolResult, error) {
-	action := keyedAction(r.key)
-	k, first, err := t.claim(action, print)
-	switch {
-	case err != nil:
-		return problem("%v. Nothing was done.", err), nil
-	case first:
-		var result *sdk.CallToolResult
-		if failed := o.under(t.plan.ID()); failed != nil {
-			result = problem("%v. Nothing was done.", failed)
-		} else {
-			result, err = g.act(ctx, t, r, print, action)
-		}
-		t.finish(action, k, keepable(result), err, t.found(action) == nil)
-		return result, err
-	}
-	select {
-	case <-k.ended:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if _, err := g.look(ctx, t); err != nil {
-		return problem("the call with this key was made before, and whether it was undone since is "+
-			"not known: %v. Nothing was done now.", err), nil
-	}
-	if e := t.found(action); e != nil && e.State == stateUndone {
-		return problem("the call with this key was made before, and was undone since. Nothing was " +
-			"done now."), nil
-	}
-	if k.result == nil && k.err == nil {
-		return problem("the call with this key has happened; its result was too large to be kept"), nil
-	}
-	return k.result, k.err
-}
-
-// keepable is a result that is kept for a call that is made again with its key; nil: it is too
-// large.
-func keepable(result *sdk.CallToolResult) *sdk.CallToolResult {
-	if raw, err := json.Marshal(result); err != nil || len(raw) > 2*resultSize {
-		return nil // it has its text beside what was read of it
-	}
-	return result
 }
 
 func (t *tracked) found(action string) *effect {
@@ -327,13 +285,9 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		return problem("%v. Nothing was done.", err), nil
 	}
 	if err := t.ended(); err != nil {
-		return problem("%s has ended: %v. Nothing was done.", named(t.plan.ID()), err), nil
+		return problem("%s takes no more: %v. Nothing was done.", named(t.plan.ID()), err), nil
 	}
-	capability := r.contract.capability(r.server, r.tool)
-	if !r.known && !g.listed(r.server, r.tool) {
-		capability = r.server.Capability(unlisted)
-	}
-	input, err := r.recorded()
+	capability, input, past, err := registers(g, r)
 	if err != nil {
 		return problem("%v. Nothing was done.", err), nil
 	}
@@ -342,8 +296,7 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 			return problem("%v. Nothing was done.", err), nil
 		}
 	}
-	digest := sha256.Sum256(input)
-	if e := t.doubtful(print, pastPrint(capability, digest[:])); e != nil && r.key == "" {
+	if e := t.doubtful(print, past); e != nil && r.key == "" {
 		return problem("the same call was made before, as action %s of plan %s, and no one knows "+
 			"whether it has happened. Nothing was done now. undo_last settles it; a call with a key of "+
 			"its own (_meta %s) is made in any case.", e.Action, t.plan.ID(), keyMeta), nil
@@ -356,8 +309,7 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		return problem("%v. Nothing was done.", err), nil
 	}
 	if r.contract.staged() {
-		return g.stage(ctx, t, r, &effect{Action: action, print: print,
-			past: pastPrint(capability, digest[:])}, input)
+		return g.stage(ctx, t, r, &effect{Action: action, print: print, past: past}, input)
 	}
 	run := &run{g: g, t: t, r: r, turn: turn{server: r.server}, over: make(chan struct{})}
 	defer close(run.over)
@@ -377,6 +329,18 @@ func (g *Gateway) act(ctx context.Context, t *tracked, r request, print,
 		g.forgetBefore(t.plan.ID())
 	}
 	return g.settle(t, run, print, output, g.explained(ctx, t, r.holder(), err))
+}
+
+// registers is what a call is recorded as: its capability, its input, and the print of both.
+func registers(g *Gateway, r request) (capability string, input json.RawMessage, past string,
+	err error) {
+	capability = r.contract.capability(r.server, r.tool)
+	if !r.known && !g.listed(r.server, r.tool) {
+		capability = r.server.Capability(unlisted)
+	}
+	input, err = r.recorded()
+	digest := sha256.Sum256(input)
+	return capability, input, pastPrint(capability, digest[:]), err
 }
 
 // recorded is the input as it is recorded: long texts that no expression reads as their digest, and
@@ -577,7 +541,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 	var recorded *coordinator.Recorded
 	switch {
 	case !u.ran && err == nil: // an earlier process has made the call
-		return recalled(output), nil
+		return marked(recalled(output), t.plan.ID(), keyedAction(u.r.key)), nil
 	case !u.ran && errors.As(err, &recorded):
 		return problem(
 			"the call with this key was made before: %v. Nothing was done now.",
@@ -585,7 +549,7 @@ func (g *Gateway) settle(t *tracked, u *run, print string, output json.RawMessag
 		), nil
 	case !u.ran:
 		if t.overs(err) {
-			g.plans.drop(t, err, u.r.holder())
+			err = g.plans.drop(t, err, u.r.holder())
 			return problem("%v. Nothing was done; the next call begins a new plan.", err), nil
 		}
 		if errors.Is(err, coordinator.ErrUnwinding) {

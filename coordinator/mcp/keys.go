@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,10 +95,117 @@ func (o *once) under(plan string) error {
 	return nil
 }
 
+// keyed is a call with a key of its client.
+type keyed struct {
+	print  string
+	ended  chan struct{}
+	result *sdk.CallToolResult // nil: it ended without one, or is too large
+	err    error
+}
+
+// keyedAction is the id of the action of a call with a key.
+func keyedAction(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "key-" + hex.EncodeToString(sum[:16])
+}
+
+// claim finds the call with a key, or makes this one it. Errors: *ledger.Refused for a key of
+// another call.
+func (t *tracked) claim(action, print string) (k *keyed, first bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.results[action]; k != nil {
+		if k.print != print {
+			return nil, false, ledger.Refuse("_meta["+keyMeta+"]", "the key of another call",
+				"a key of its own for each call")
+		}
+		return k, false, nil
+	}
+	if len(t.results) >= resultsMax {
+		for old, k := range t.results {
+			select {
+			case <-k.ended:
+				delete(t.results, old) // the ledger knows of it still
+			default:
+			}
+			if len(t.results) < resultsMax {
+				break
+			}
+		}
+	}
+	k = &keyed{print: print, ended: make(chan struct{})}
+	t.results[action] = k
+	return k, true, nil
+}
+
+// finish keeps the result of a call with a key; one that was not taken may be made again.
+func (t *tracked) finish(
+	action string,
+	k *keyed,
+	result *sdk.CallToolResult,
+	err error,
+	again bool,
+) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k.result, k.err = result, err
+	if again {
+		delete(t.results, action)
+	}
+	close(k.ended)
+}
+
+// keyed makes a call with a key under a plan, or says what became of the one before.
+func (g *Gateway) keyed(ctx context.Context, t *tracked, r request, print string,
+	o *once) (*sdk.CallToolResult, error) {
+	action := keyedAction(r.key)
+	k, first, err := t.claim(action, print)
+	switch {
+	case err != nil:
+		return problem("%v. Nothing was done.", err), nil
+	case first:
+		var result *sdk.CallToolResult
+		if failed := o.under(t.plan.ID()); failed != nil {
+			result = problem("%v. Nothing was done.", failed)
+		} else {
+			result, err = g.act(ctx, t, r, print, action)
+			_ = t.plan.Flush(ctx) // another gateway reads what became of it; what is lost it resumes
+		}
+		t.finish(action, k, keepable(result), err, t.found(action) == nil)
+		return result, err
+	}
+	select {
+	case <-k.ended:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if _, err := g.look(ctx, t); err != nil {
+		return problem("the call with this key was made before, and whether it was undone since is "+
+			"not known: %v. Nothing was done now.", err), nil
+	}
+	if e := t.found(action); e != nil && e.State == stateUndone {
+		return problem("the call with this key was made before, and was undone since. Nothing was " +
+			"done now."), nil
+	}
+	if k.result == nil && k.err == nil {
+		return problem("the call with this key has happened; its result was too large to be kept"), nil
+	}
+	return k.result, k.err
+}
+
+// keepable is a result that is kept for a call that is made again with its key; nil: it is too
+// large.
+func keepable(result *sdk.CallToolResult) *sdk.CallToolResult {
+	if raw, err := json.Marshal(result); err != nil || len(raw) > 2*resultSize {
+		return nil // it has its text beside what was read of it
+	}
+	return result
+}
+
 // again is what became of a call that was made under another plan: the plan, where the call is to
 // be made, or recalled, under it; or what is said instead of a call. Neither: it has no effect any
 // more.
-func (g *Gateway) again(ctx context.Context, o *once, action string) (t *tracked,
+func (g *Gateway) again(ctx context.Context, r request, o *once, action string) (t *tracked,
 	instead *sdk.CallToolResult) {
 	const before = "the call with this key was made before, under plan "
 	late, cancel := context.WithTimeout(ctx, lookTime)
@@ -110,22 +218,79 @@ func (g *Gateway) again(ctx context.Context, o *once, action string) (t *tracked
 	case err != nil:
 		return nil, problem(before+"%s, and what became of it is not known: %v. Nothing was done now.",
 			o.Plan, err)
-	case past.State == ledger.StateOpen:
-		if t, err = g.plans.of(ctx, nil, o.Plan, true); err != nil {
-			return nil, problem(before+"%s: %v. Nothing was done now.", o.Plan, err)
-		}
+	}
+	a := made(past, action)
+	switch t := g.plans.known(nil, o.Plan); {
+	case past.State != ledger.StateOpen && (a == nil || hasNoEffect(a)):
+		return nil, nil
+	case past.State != ledger.StateOpen:
+		return nil, problem(before+"%s: %s. Nothing was done now.", o.Plan, ended(past))
+	case t != nil:
 		return t, nil
+	case a != nil && hasNoEffect(a):
+		return nil, nil
 	}
-	for _, a := range past.Actions {
-		if a.Action == action && a.DutyOf == "" && !hasNoEffect(a) {
-			return nil, problem(before+"%s: %s. Nothing was done now.", o.Plan, ended(past))
-		}
+	if instead = recall(ctx, g, r, o.Plan, action); instead != nil {
+		return nil, instead
 	}
-	return nil, nil
+	if t, err = g.plans.of(ctx, nil, o.Plan, true); err != nil {
+		return nil, problem(before+"%s: %v. Nothing was done now.", o.Plan, err)
+	}
+	return t, nil
 }
 
-// hasNoEffect reports whether an action of a plan that is not open has none, now and later.
-func hasNoEffect(a coordinator.PastUndo) bool {
+// recall is the result of a call with a key that another process has made under a plan: it is read,
+// and the plan stays with that process. nil: nothing is recorded that answers the call, or the plan
+// is not open.
+func recall(ctx context.Context, g *Gateway, r request, plan,
+	action string) *sdk.CallToolResult {
+	late, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	past, err := g.agent.Past(late, plan, 0)
+	if err != nil || past.State != ledger.StateOpen {
+		return nil // who goes on with it hears why
+	}
+	a := made(past, action)
+	if a == nil {
+		return nil
+	}
+	switch _, _, print, err := registers(g, r); {
+	case err != nil || print != pastPrint(a.Capability, a.Input):
+		return nil
+	case a.Undo == stateStaged:
+		return g.stagedResult(plan, r, action)
+	case a.Outcome == api.OutcomeUnknown:
+		return nil
+	case a.Outcome != api.OutcomeCompleted || a.Undone:
+		return problem("the call with this key was made before: %v. Nothing was done now.", &a.Recorded)
+	}
+	there, err := g.agent.Outlived(late, plan)
+	if err != nil {
+		return problem("the call with this key was made before, and its result is not known now: %v. "+
+			"Nothing was done now.", err)
+	}
+	for _, recorded := range there.Recorded() {
+		if recorded.Action == action {
+			return marked(recalled(recorded.Output), plan, action)
+		}
+	}
+	return nil
+}
+
+// made finds the call with a key among the actions of a plan.
+func made(past coordinator.Past, action string) *coordinator.PastUndo {
+	i := slices.IndexFunc(past.Actions, func(a coordinator.PastUndo) bool {
+		return a.Action == action && a.DutyOf == ""
+	})
+	if i < 0 {
+		return nil
+	}
+	return &past.Actions[i]
+}
+
+// hasNoEffect reports whether an action that a connection does not go on with has none, now and
+// later.
+func hasNoEffect(a *coordinator.PastUndo) bool {
 	switch a.Undo {
 	case "compensated", "skipped", "dropped":
 		return true

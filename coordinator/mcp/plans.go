@@ -63,14 +63,6 @@ type tracked struct {
 	used time.Time // when it was last asked for; guarded by the plans
 }
 
-// keyed is a call with a key of its client.
-type keyed struct {
-	print  string
-	ended  chan struct{}
-	result *sdk.CallToolResult // nil: it ended without one, or is too large
-	err    error
-}
-
 func fingerprint(server, tool string, arguments json.RawMessage) string {
 	sum := sha256.Sum256([]byte(server + "\x00" + tool + "\x00" + string(arguments)))
 	return hex.EncodeToString(sum[:])
@@ -108,6 +100,13 @@ func (p *plans) keep(t *tracked, session *sdk.ServerSession) {
 	defer p.mu.Unlock()
 	p.sweep(time.Now())
 	p.byID[t.plan.ID()], t.used = t, time.Now()
+	for _, begun := range p.begun { // it is taken back from another process
+		for i, before := range begun {
+			if before.plan.ID() == t.plan.ID() {
+				begun[i] = t
+			}
+		}
+	}
 	if session != nil {
 		if len(p.begun[session]) == 0 && p.g.remote.Load() {
 			p.clients++
@@ -263,8 +262,14 @@ const markPrefix = "before-"
 func markName(n int) string { return markPrefix + strconv.Itoa(n) }
 
 // drop has the next effect of a connection begin another plan. One that has not ended it, and does
-// not hear of it now, is told.
-func (p *plans) drop(t *tracked, why error, by *sdk.ServerSession) {
+// not hear of it now, is told. A plan that another process has taken over is let go: who names it
+// takes it back. It returns why, with how to go on.
+func (p *plans) drop(t *tracked, why error, by *sdk.ServerSession) error {
+	taken := errors.Is(why, coordinator.ErrSuperseded)
+	if taken && !errors.As(why, new(*coordinator.HandedOver)) {
+		why = fmt.Errorf("%w: where plan %s is open still, a call that names it (plan, or _meta %s) "+
+			"goes on with it here", why, t.plan.ID(), planMeta)
+	}
 	t.mu.Lock()
 	t.over = why
 	clear(t.results) // the ledger knows of them still
@@ -277,6 +282,10 @@ func (p *plans) drop(t *tracked, why error, by *sdk.ServerSession) {
 			p.endedBy(by, session, t)
 		}
 	}
+	if taken && p.byID[t.plan.ID()] == t {
+		p.forget(t)
+	}
+	return why
 }
 
 // left does what the configuration says about the plans of a client that has gone, and lets go of
@@ -370,6 +379,12 @@ func (g *Gateway) ended(ctx context.Context, t *tracked) error {
 // committed by no one. waits: it is being undone.
 func (p *plans) leave(ctx context.Context, t *tracked, unheard *news) (waits bool, err error) {
 	onDisconnect := p.g.config.OnDisconnect
+	if onDisconnect != LeavePlan && coordinator.Superseded(t.plan) {
+		past, err := p.g.look(ctx, t)
+		if err == nil && past.State == ledger.StateOpen {
+			return false, coordinator.ErrSuperseded
+		}
+	}
 	if t.ended() != nil { // its client or its deadline began what undoes it
 		return onDisconnect == FailPlan && p.g.unwinds(ctx, t) || p.g.makes(ctx, t), nil
 	}
@@ -482,6 +497,11 @@ func (p *plans) letGo(t *tracked) {
 		t.over = errLetGo
 	}
 	t.mu.Unlock()
+	p.forget(t)
+}
+
+// forget has this gateway not know of a plan. Called with mu held.
+func (p *plans) forget(t *tracked) {
 	delete(p.byID, t.plan.ID())
 	p.g.forgetBefore(t.plan.ID())
 	t.plan.Forget()
@@ -608,58 +628,6 @@ func (t *tracked) overs(err error) bool {
 		}
 	}
 	return false
-}
-
-// keyedAction is the id of the action of a call with a key.
-func keyedAction(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return "key-" + hex.EncodeToString(sum[:16])
-}
-
-// claim finds the call with a key, or makes this one it. Errors: *ledger.Refused for a key of
-// another call.
-func (t *tracked) claim(action, print string) (k *keyed, first bool, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if k := t.results[action]; k != nil {
-		if k.print != print {
-			return nil, false, ledger.Refuse("_meta["+keyMeta+"]", "the key of another call",
-				"a key of its own for each call")
-		}
-		return k, false, nil
-	}
-	if len(t.results) >= resultsMax {
-		for old, k := range t.results {
-			select {
-			case <-k.ended:
-				delete(t.results, old) // the ledger knows of it still
-			default:
-			}
-			if len(t.results) < resultsMax {
-				break
-			}
-		}
-	}
-	k = &keyed{print: print, ended: make(chan struct{})}
-	t.results[action] = k
-	return k, true, nil
-}
-
-// finish keeps the result of a call with a key; one that was not taken may be made again.
-func (t *tracked) finish(
-	action string,
-	k *keyed,
-	result *sdk.CallToolResult,
-	err error,
-	again bool,
-) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	k.result, k.err = result, err
-	if again {
-		delete(t.results, action)
-	}
-	close(k.ended)
 }
 
 func named(plan string) string { return fmt.Sprintf("plan %s", plan) }

@@ -161,10 +161,15 @@ func (c *client) calling(ctx context.Context, tool string, arguments map[string]
 // allows allows the one action that waits for a verdict.
 func (w *world) allows() {
 	w.t.Helper()
-	waits := w.waits()
+	w.rules(w.waits(), pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW)
+}
+
+// rules gives a verdict on an action.
+func (w *world) rules(on api.Review, outcome pb.VerdictOutcome) {
+	w.t.Helper()
 	w.appends(ledger.Source{Tenant: "default", Class: ledger.ClassVerdict, Name: "compliance"},
-		&pb.Record{Plan: waits.Plan, Action: waits.Action, Kind: &pb.Record_VerdictGiven{
-			VerdictGiven: &pb.VerdictGiven{Outcome: pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW}}})
+		&pb.Record{Plan: on.Plan, Action: on.Action, Kind: &pb.Record_VerdictGiven{
+			VerdictGiven: &pb.VerdictGiven{Outcome: outcome}}})
 }
 
 // attempts counts the dispatches of the undos of a plan.

@@ -174,7 +174,7 @@ func (g *Gateway) stage(ctx context.Context, t *tracked, r request, e *effect,
 	case err == nil:
 		t.note(e)
 		t.markLater(g.life)
-		return g.stagedResult(t, r, e), nil
+		return g.stagedResult(t.plan.ID(), r, e.Action), nil
 	case errors.As(err, &recorded):
 		return problem("%s is not staged: %v. It was not called, and is not made.", r.shown, err), nil
 	case errors.Is(err, coordinator.ErrUnconfirmed), errors.Is(err, coordinator.ErrInDoubt):
@@ -182,15 +182,15 @@ func (g *Gateway) stage(ctx context.Context, t *tracked, r request, e *effect,
 			"whether it is, as action %s of plan %s; if so, it is made once that is committed.",
 			r.shown, err, g.prefix, e.Action, t.plan.ID()), nil
 	case t.overs(err):
-		g.plans.drop(t, err, r.holder())
+		err = g.plans.drop(t, err, r.holder())
 		return problem("%v. Nothing was done; the next call begins a new plan.", err), nil
 	}
 	return problem("%v. Nothing was done.", err), nil
 }
 
 // stagedResult tells the model that its call was not made, and when it is.
-func (g *Gateway) stagedResult(t *tracked, r request, e *effect) *sdk.CallToolResult {
-	plan, with := t.plan.ID(), string(object(r.arguments))
+func (g *Gateway) stagedResult(plan string, r request, action string) *sdk.CallToolResult {
+	with := string(object(r.arguments))
 	if len(with) > errorMax {
 		with = fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(with[:errorMax], ""), len(with))
 	}
@@ -205,7 +205,7 @@ func (g *Gateway) stagedResult(t *tracked, r request, e *effect) *sdk.CallToolRe
 			"plan, as its deadline does; then it is never made. Do not call it again, and do not say "+
 			"that it has happened: the answer of %[6]splan_commit, or %[6]splan_status with plan "+
 			"%[3]s, says whether it has.",
-		r.shown, e.Action, plan, when, with, g.prefix)}}}, plan, e.Action)
+		r.shown, action, plan, when, with, g.prefix)}}}, plan, action)
 	result.Meta[stagedMeta] = true
 	return result
 }

@@ -267,8 +267,7 @@ func (g *Gateway) planCommit(ctx context.Context, r request, in ownInput) (any, 
 		}
 		past, failed := g.look(ctx, t)
 		if failed != nil || past.State == ledger.StateOpen || past.State == ledger.StateUnwinding {
-			g.plans.drop(t, err, by)
-			return nil, err
+			return nil, g.plans.drop(t, err, by)
 		}
 		g.plans.notice(t, past, by)
 		return t.closed(ctx, g, past).notCommitted(), nil
@@ -304,7 +303,7 @@ func (g *Gateway) planFail(ctx context.Context, r request, in ownInput) (any, er
 			g.plans.notice(t, past, by) // it may have been committed
 		}
 		if t.ended() == nil {
-			g.plans.drop(t, err, by)
+			err = g.plans.drop(t, err, by)
 		}
 		if failed != nil || past.State == ledger.StateOpen {
 			return nil, err
@@ -637,7 +636,7 @@ func (g *Gateway) notBack(t *tracked, last []*effect, err error,
 	var refused *ledger.Refused
 	switch {
 	case t.overs(err):
-		g.plans.drop(t, err, by)
+		return g.plans.drop(t, err, by)
 	case errors.As(err, &refused) && refused.Field == "unwind_requested.to_savepoint":
 		t.mu.Lock()
 		last[0].mark = "" // the ledger does not have it
