@@ -37,6 +37,7 @@ type request struct {
 	token     any    // of its progress, as the client calls it; nil: it wants none
 	roots     *roots // of the client, in which the server works
 
+	starts  func() bool          // its tool may be called: the gateway does not end
 	answers sdk.InputResponseMap // of a client without a session, to what it was asked
 }
 
@@ -219,6 +220,10 @@ func (g *Gateway) effect(ctx context.Context, r request) (*sdk.CallToolResult, e
 	if err := g.reached(ctx); err != nil {
 		return problem("%v. Nothing was done.", err), nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.starts = context.AfterFunc(serving(ctx), cancel)
+	defer r.starts()
 	print := fingerprint(r.server.Name(), r.tool, r.arguments)
 	var o *once
 	var t *tracked
@@ -413,6 +418,10 @@ func (u *run) forward(ctx context.Context, call coordinator.Call) (coordinator.O
 	u.ran, u.action = true, call.Action
 	r := u.r
 	before := u.g.before(call)
+	if !r.starts() {
+		u.err = coordinator.NotTaken(errEnds)
+		return coordinator.Outcome{}, u.err
+	}
 	if u.err = u.begin(ctx, before); u.err != nil {
 		return coordinator.Outcome{}, u.err
 	}

@@ -326,27 +326,43 @@ func (g *Gateway) reached(ctx context.Context) error {
 	return nil
 }
 
-// Serve serves one client until it goes, or ctx ends. With FailPlan it then waits until its plans
-// are undone, for at most leaveWait. Errors: those of the connection, and which calls stand.
+// Serve serves one client until it goes, or ctx ends, which counts as if it went then; and a call
+// with an effect that waits is not made any more. With FailPlan it then waits until its plans are
+// undone, for at most leaveWait. Errors: those of the connection, and which calls stand.
 func (g *Gateway) Serve(ctx context.Context, transport sdk.Transport) error {
-	ctx, cancel := context.WithCancel(ctx)
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	gone := func() { time.AfterFunc(endTime, cancel) }
-	session, err := g.front.Load().Connect(ctx, watched{transport, g.logger, gone}, nil)
+	session, err := g.front.Load().Connect(context.WithValue(ctx, servingKey{}, ctx),
+		watched{transport, g.logger, gone}, nil)
 	if err != nil {
 		return fmt.Errorf("cannot serve the client: %w", err)
 	}
 	g.plans.comes()
 	defer g.plans.goes()
-	stop := context.AfterFunc(ctx, func() { _ = session.Close() }) // it may be closed already
+	stop := context.AfterFunc(late, func() { _ = session.Close() }) // it may be closed already
 	defer stop()
 	err = session.Wait()
 	_, stand := g.plans.left(session)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && cmp.Or(ctx.Err(), late.Err()) == nil {
 		return errors.Join(fmt.Errorf("the connection to the client has ended: %w", err), stand)
 	}
 	return stand
 }
+
+// servingKey is where the context of a request has that of Serve, which does not end requests.
+type servingKey struct{}
+
+// serving ends where Serve is to end; over HTTP it does not.
+func serving(ctx context.Context) context.Context {
+	if whole, ok := ctx.Value(servingKey{}).(context.Context); ok {
+		return whole
+	}
+	return context.Background()
+}
+
+// errEnds is why a call is not made that has waited until now.
+var errEnds = errors.New("the gateway is being ended")
 
 // watched is a transport that says when its client has gone.
 type watched struct {
@@ -361,15 +377,16 @@ func (t watched) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedConnection{Connection: conn, logger: t.logger, gone: t.gone,
+	return &watchedConnection{Connection: conn, logger: t.logger, gone: t.gone, serving: ctx,
 		open: map[jsonrpc.ID]string{}, asked: map[jsonrpc.ID]bool{}, moved: make(chan struct{}, 1)}, nil
 }
 
 type watchedConnection struct {
 	sdk.Connection
-	logger *slog.Logger
-	gone   func()
-	late   *time.Timer // runs once the client has gone
+	logger  *slog.Logger
+	gone    func()
+	serving context.Context // once it ends, nothing more is read
+	late    *time.Timer     // runs once the client has gone
 
 	mu    sync.Mutex
 	open  map[jsonrpc.ID]string // the methods of requests of the client that are not answered
@@ -385,7 +402,7 @@ func (c *watchedConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	if c.ended != nil { // written here alone
 		return c.finish(ctx)
 	}
-	message, err := readable(ctx, c.Connection)
+	message, err := readable(c.serving, c.Connection)
 	if err != nil {
 		c.gone()
 		c.late = time.NewTimer(endTime)
