@@ -210,6 +210,9 @@ func (p *Plan) do(ctx context.Context, declared Action, caller <-chan struct{},
 	if err != nil {
 		return nil, fmt.Errorf("cannot register action %q: %w", named(declared), err)
 	}
+	if declared.ID == "" {
+		defer leave(p, func(b *action) bool { return b == a }) // no call can come back to it
+	}
 	if _, err := p.c.wait(ctx, a.pair); err != nil {
 		return nil, fmt.Errorf("cannot register action %q: %w", a.call.Action, err)
 	}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,11 +93,10 @@ func (all *acts) interrupt(cause error, undone func(*action) bool, atOnce bool) 
 	return running
 }
 
-// giveUpAfter gives up every action after a number that was never called. Called
-// with mu held.
-func (all *acts) giveUpAfter(number int) error {
+// giveUp gives up those of some actions that were never called. Called with mu held.
+func (all *acts) giveUp(of func(*action) bool) error {
 	for _, a := range all.order {
-		if a.number > number && a.state == actionRegistered && !a.pair.failed() {
+		if of(a) && a.state == actionRegistered && !a.pair.failed() {
 			if err := a.giveUp(); err != nil {
 				return err
 			}
@@ -109,7 +109,8 @@ func (all *acts) giveUpAfter(number int) error {
 // doubt it. Called with mu held.
 func (a *action) giveUp() error {
 	p := a.plan
-	return a.giveUpFor(p.unwound, "the agent registered the action and did not call it")
+	return a.giveUpFor(cmp.Or(p.unwound, ErrNotStarted),
+		"the agent registered the action and did not call it")
 }
 
 // giveUpFor is giveUp for a reason, which is recorded. Called with mu held.
@@ -118,6 +119,25 @@ func (a *action) giveUpFor(cause error, message string) error {
 	a.state, a.givenUp = actionEnded, cause
 	a.said = a.uncalled(codeNotStarted, message)
 	return p.queueOutcome(a.said)
+}
+
+// GiveUp records of the actions of a plan whose forwards were not called that they never will be:
+// whoever goes on with the plan, or undoes it, has nothing to doubt then. No Do may wait for one.
+func GiveUp(p *Plan) { leave(p, func(*action) bool { return true }) }
+
+// leave has the ledger know that those of some actions that were never called will not be.
+func leave(p *Plan, of func(*action) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	abandon(p, of)
+}
+
+// abandon is leave with mu held.
+func abandon(p *Plan, of func(*action) bool) {
+	if err := p.giveUp(of); err != nil {
+		p.c.logger.Warn("what was never called is not recorded", "tenant", p.c.tenant, "plan", p.id,
+			"error", err)
+	}
 }
 
 // uncalled makes the record of an action that this process will not call. That is

@@ -164,7 +164,7 @@ func (p *Plan) joinEnding(verb string) (*bundle, error) {
 // queueEnding queues what was registered and never called, then the end. Called
 // with mu held.
 func (p *Plan) queueEnding(verb string, record *pb.Record) (*bundle, error) {
-	if err := p.giveUpAfter(0); err != nil {
+	if err := p.giveUp(func(*action) bool { return true }); err != nil {
 		p.end = nil
 		return nil, err
 	}

@@ -491,7 +491,9 @@ func (p *Plan) unwind(n api.Notice) {
 	p.unwound = undone(ErrUnwinding, n.State, n.Reason)
 	p.partly = n.FromAction != ""
 	p.change()
-	p.interrupt(p.unwound, p.reached(n.FromAction), false)
+	undone := p.reached(n.FromAction)
+	p.interrupt(p.unwound, undone, false)
+	abandon(p, undone) // also those whose callers have gone: an executor would wait for them
 }
 
 // committedElsewhere takes a notice that the plan is committed. When this process has not

@@ -209,7 +209,7 @@ func (p *Plan) queueRewinding(ctx context.Context, r *rewinding, record *pb.Reco
 	after := p.savepoint(r.savepoint).at
 	p.settleForwards(ctx, p.unwound, after)
 	if err = p.ended(); err == nil {
-		err = p.giveUpAfter(after)
+		err = p.giveUp(func(a *action) bool { return a.number > after })
 	}
 	if err == nil {
 		r.bundle, err = p.queueCall(record)

@@ -219,6 +219,16 @@ func TestWhoStopsWaitingForAVerdict(t *testing.T) {
 		code string // of the record; "": the action may be called again
 	}{
 		{"its caller", func(_ *testing.T, _ *Plan, _ *executor, cancel func()) { cancel() }, context.Canceled, ""},
+		{"its caller, and then a notice", func(t *testing.T, p *Plan, e *executor, cancel func()) {
+			cancel()
+			synctest.Wait()
+			e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateUnwinding})
+		}, context.Canceled, "not_started"},
+		{"its caller, and then who has the plan", func(_ *testing.T, p *Plan, _ *executor, cancel func()) {
+			cancel()
+			synctest.Wait()
+			GiveUp(p)
+		}, context.Canceled, "not_started"},
 		{"the end of the plan", func(t *testing.T, p *Plan, _ *executor, _ func()) {
 			if err := p.Fail(t.Context(), "enough"); err != nil {
 				t.Error(err)
@@ -260,6 +270,26 @@ func TestWhoStopsWaitingForAVerdict(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWhatNoCallComesBackToIsGivenUp: an action without an ID, whose caller has gone. An executor would
+// take it for one that may have crossed.
+func TestWhatNoCallComesBackToIsGivenUp(t *testing.T) {
+	in(t, func(t *testing.T) {
+		store, e := memory(), &executor{script: []api.OutcomeAnswer{{State: ledger.StateOpen}}}
+		p := begin(t, start(t, store, e), PlanSpec{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := p.Do(ctx, reviewed(""), never(t))
+		wantIs(t, err, context.DeadlineExceeded)
+		elapse(LingerMax)
+		wantLines(t, store, "plan_opened forward_registered/1 compensation_registered/1", "forward_failed/1")
+		if code := find(t, store, "forward_failed/1").GetForwardFailed().Code; code != "not_started" {
+			t.Errorf("code %s", code)
+		}
+		e.notify(t, api.Notice{Plan: p.ID(), State: ledger.StateOpen, Action: "1", Verdict: "allow"}) // too late
+		mustDo(t, p, write(""))
+	})
 }
 
 // TestABlockIsRecordedThoughNobodyWaits: an executor would take the action for one

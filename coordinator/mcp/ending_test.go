@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,5 +50,54 @@ func TestAGatewayThatEndsMakesNoCallThatWaits(t *testing.T) {
 	w.rules(waits, pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW)
 	if state := w.state(waits.Plan, "compensated"); state != "compensated" || len(lines(file)) != 0 {
 		t.Errorf("the plan is %s, there is %v", state, lines(file))
+	}
+}
+
+// notStarted counts the actions of a plan that are recorded as never called.
+func (w *world) notStarted(plan string) (n int) {
+	w.t.Helper()
+	for _, r := range w.records(plan) {
+		if r.GetForwardFailed().GetCode() == "not_started" {
+			n++
+		}
+	}
+	return n
+}
+
+// TestACallThatIsGivenUpUnderReviewIsRecordedAsNotStarted: at once where no call can come back to it, and
+// with its key at the end of the gateway, after which another one makes it. An undo waits for neither.
+func TestACallThatIsGivenUpUnderReviewIsRecordedAsNotStarted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config, file := w.notes(t)
+	config.Packs[0] = needsVerdict(config.Packs[0], "add")
+	c := w.gateway(mcp.Config{}, nil, config)
+	plan := planOf(c.call("slow", map[string]any{"text": "first"}))
+	arguments, key := map[string]any{"text": "a"}, sdk.Meta{"sagenbaum/key": "k"}
+	for n, meta := range []sdk.Meta{nil, key} {
+		ctx, giveUp := context.WithCancel(t.Context())
+		done := c.calling(ctx, "add", arguments, meta)
+		waits := w.waits()
+		giveUp()
+		<-done
+		if n == 0 {
+			w.until("it is recorded", func() bool { return w.notStarted(plan) == 1 })
+		} else if waits.Plan != plan || w.notStarted(plan) != 1 {
+			t.Errorf("with its key, which may come again: %d not started", w.notStarted(plan))
+		}
+	}
+	c.leave()
+	c.gateway.Close()
+	if n := w.notStarted(plan); n != 2 {
+		t.Errorf("at the end %d are not started", n)
+	}
+	later := w.gateway(mcp.Config{ServeUndos: true}, nil, config)
+	added := later.calling(t.Context(), "add", arguments, key)
+	w.allows()
+	if r := <-added; r == nil || r.IsError || planOf(r) == plan || !slices.Equal(lines(file), []string{"first", "a"}) {
+		t.Errorf("made again it says %+v, there is %v", r, lines(file))
+	}
+	if w.undoes(plan, ""); w.attempts(plan) != 1 || !slices.Equal(lines(file), []string{"a"}) {
+		t.Errorf("undone with %d attempts, there is %v", w.attempts(plan), lines(file))
 	}
 }

@@ -494,6 +494,7 @@ func (g *Gateway) Close() error {
 func (g *Gateway) close() error {
 	g.halt()
 	errs := []error{g.dismiss(), g.plans.stand()}
+	g.plans.forgetAll()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	if g.work != nil {

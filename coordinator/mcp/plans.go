@@ -497,7 +497,17 @@ func (p *plans) letGo(t *tracked) {
 		t.over = errLetGo
 	}
 	t.mu.Unlock()
+	coordinator.GiveUp(t.plan) // its client may have left it waiting for a verdict
 	p.forget(t)
+}
+
+// forgetAll lets go of all plans.
+func (p *plans) forgetAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.byID {
+		p.letGo(t)
+	}
 }
 
 // forget has this gateway not know of a plan. Called with mu held.
