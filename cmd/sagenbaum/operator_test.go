@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/sagenbaum/sagenbaum/ledger"
+	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream/embedded"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 
@@ -140,4 +142,64 @@ func TestResolveTellsWhatThePlanBecomes(t *testing.T) {
 		}
 	}
 	s.End(t).Wants(t, "serve", cli.ExitGood)
+}
+
+// TestWhatIsStoredIsNoFailure: a host that cannot go on right after it has folded a record leaves
+// nothing to ask, and the record acts all the same.
+func TestWhatIsStoredIsNoFailure(t *testing.T) {
+	t.Parallel()
+	for line, next := range map[string]string{
+		"plan erase p1 --reason why":              "plan show p1",
+		"plan unwind p1 --reason why":             "plan show p1",
+		"plan unwind p1 --action a --reason why":  "plan show p1",
+		"plan unwind p1 --wait --reason why":      "plan show p1",
+		"plan cancel p1":                          "plan show p1",
+		"plan cancel p1 --wait":                   "plan show p1",
+		"plan report p1 a --present --reason why": "plan show p1",
+		"plan resume p1 --reason why":             "plan show p1",
+		"quarantine skip p1 b --reason why":       "plan show p1",
+		"clock confirm --reason why":              "clock show",
+		"fact put k 1":                            "fact get k",
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			r := cmdtest.Run(t, append(strings.Fields(line), "--server", degradedAfter(t, 1))...)
+			r.Wants(t, line, cli.ExitLook, "record 1 is stored", "tenant default is degraded: the disk is full",
+				"next: sagenbaum doctor; then sagenbaum "+next)
+		})
+	}
+}
+
+// degradedAfter is a server with a ledger whose host degrades when it has said what became of the
+// record at a sequence.
+func degradedAfter(t *testing.T, sequence uint64) string {
+	t.Helper()
+	var folded atomic.Bool
+	degraded := api.Problem{Text: "tenant default is degraded: the disk is full", Again: true}
+	unless := func(answer any) func([]byte) any {
+		return func([]byte) any {
+			if folded.Load() {
+				return degraded
+			}
+			return answer
+		}
+	}
+	plan := api.Plan{Plan: "p1", State: ledger.StateUnwinding, SecondApprover: true,
+		Cuts: []api.Cut{{Lease: "l", Action: "a", Cut: "1.0-" + strings.Repeat("9f", 32)}}, Quarantined: 1,
+		Actions: []api.Action{{Action: "a", Number: 1, Undo: "held", Capability: "x.y", Outcome: "in_doubt"},
+			{Action: "b", Number: 2, Undo: cli.UndoQuarantined, Capability: "x.y", Compensation: "x.z"}}}
+	url := answering(t, map[string]func([]byte) any{
+		"plan.show": unless(api.PlanAnswer{Plan: plan}),
+		"status":    func([]byte) any { return degraded },
+		"fact.get":  func([]byte) any { return degraded },
+		"plan.outcome": func(data []byte) any {
+			answer := unless(api.OutcomeAnswer{State: ledger.StateUnwinding, Applied: sequence})(data)
+			folded.Store(true)
+			return answer
+		},
+	})
+	_, err := jetstream.Open(t.Context(),
+		jetstream.Config{Conn: cmdtest.Dial(t, url), Tenant: "default", AcceptLossyBroker: true})
+	must(t, err)
+	return url
 }

@@ -85,7 +85,7 @@ func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 			Disks: observe.Disks(s.cfg.Disks),
 		}}
 	default:
-		problem = &api.Problem{Text: "tenant " + tenant + " is degraded: " + s.cfg.Problem}
+		problem = &api.Problem{Text: "tenant " + tenant + " is degraded: " + s.cfg.Problem, Again: true}
 	}
 	body, err := api.EncodeAnswer(answer, problem)
 	if err != nil {

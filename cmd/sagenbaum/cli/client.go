@@ -241,6 +241,8 @@ func (c *Client) askOn(ctx context.Context, subject, name string, question, answ
 	err = api.DecodeAnswer(reply.Data, answer)
 	var problem *api.Problem
 	switch {
+	case errors.As(err, &problem) && problem.Again: // it can answer nothing now, whatever was asked
+		return Fail(ExitFailed, "sagenbaum doctor", "%s", problem.Text)
 	case errors.As(err, &problem):
 		return Fail(ExitFailed, hintFor(name), "%s", problem.Text)
 	case err != nil:

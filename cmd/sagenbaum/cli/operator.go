@@ -63,7 +63,7 @@ func (c *Client) Operate(ctx context.Context, actor string, record *pb.Record) (
 		api.OutcomeQuery{Plan: record.Plan, Sequence: sequence,
 			WaitMs: c.Timeout.Milliseconds() / 2})
 	if err != nil {
-		return answer, sequence, Stored(sequence, err)
+		return answer, sequence, Stored(sequence, "sagenbaum plan show "+record.Plan, err)
 	}
 	if len(answer.Refused) > 0 {
 		return answer, sequence, Fail(ExitConflict, "sagenbaum plan show "+record.Plan,
@@ -78,7 +78,7 @@ func (c *Client) Refusals(ctx context.Context, plan string, sequence uint64) ([]
 	reply, err := c.request(ctx, api.PlanOutcome.Subject(c.Tenant), api.OutcomeQuery{
 		Plan: plan, Sequence: sequence, WaitMs: c.Timeout.Milliseconds() / 2})
 	if err != nil {
-		return nil, Stored(sequence, c.Explain("plan.outcome", err))
+		return nil, c.Explain("plan.outcome", err)
 	}
 	answer, err := api.PlanOutcome.Decode(reply.Data)
 	// There may be no such plan, or none is named: what was folded is known all the same.
@@ -86,20 +86,27 @@ func (c *Client) Refusals(ctx context.Context, plan string, sequence uint64) ([]
 		err = nil
 	}
 	if err != nil {
-		return nil, Stored(sequence, Fail(ExitFailed, "sagenbaum status", "%v", err))
+		return nil, Fail(ExitFailed, "sagenbaum doctor", "%v", err)
 	}
 	return answer.Refused, nil
 }
 
-// Stored is a failure of what follows an append, which says that the record is there: who runs the
-// command again would write another one.
-func Stored(sequence uint64, err error) error {
-	var f *Failure
-	if !errors.As(err, &f) {
+// Stored is an error of what follows an append, which says that the record is there and acts when a
+// host goes on: who runs the command again would write another one. look shows what became of it.
+func Stored(sequence uint64, look string, err error) error {
+	if err == nil || sequence == 0 || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return Fail(f.Code, f.Hint, "record %d is stored, and what became of it is not known: %s",
-		sequence, f.Text)
+	f := &Failure{Code: ExitFailed, Text: err.Error()}
+	if errors.As(err, &f); f.Hint != "" {
+		look = f.Hint + "; then " + look
+	}
+	code := f.Code
+	if code == ExitFailed { // which says that nothing was done
+		code = ExitLook
+	}
+	return Fail(code, look, "record %d is stored, and what became of it is not known: %s", sequence,
+		f.Text)
 }
 
 // May reports whether the role of the credentials lets us ask a verb; where they do not say who we

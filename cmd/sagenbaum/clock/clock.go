@@ -120,7 +120,7 @@ func confirmClock(ctx context.Context, c *cli.Client, actor, reason string) (mod
 		status, err := c.Status(ctx)
 		if err != nil || status.Applied >= sequence && status.Mode != api.ModeGuard ||
 			time.Now().After(end) {
-			return status.Mode, sequence, err
+			return status.Mode, sequence, cli.Stored(sequence, "sagenbaum clock show", err)
 		}
 		select {
 		case <-ctx.Done():

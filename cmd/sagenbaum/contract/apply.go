@@ -349,19 +349,20 @@ func published(ctx context.Context, c *cli.Client, sequence uint64, diffs []cont
 	if sequence == 0 {
 		return nil
 	}
+	const look = "sagenbaum contract diff -f DIR"
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	for {
 		status, err := c.Status(ctx)
 		if err != nil {
-			return err
+			return cli.Stored(sequence, look, err)
 		}
 		if status.Applied >= sequence {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return cli.Fail(cli.ExitNoServer, "sagenbaum contract diff -f DIR",
+			return cli.Fail(cli.ExitNoServer, look,
 				"the contracts are stored as record %d, which the executor has not read within %s",
 				sequence, c.Timeout)
 		case <-time.After(foldPoll):
@@ -369,7 +370,7 @@ func published(ctx context.Context, c *cli.Client, sequence uint64, diffs []cont
 	}
 	all, err := c.Contracts(ctx, api.ContractQuery{})
 	if err != nil {
-		return err
+		return cli.Stored(sequence, look, err)
 	}
 	current := map[string]api.Contract{}
 	for _, v := range all {

@@ -192,12 +192,13 @@ func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string,
 	if err != nil {
 		return written{}, err
 	}
+	look := "sagenbaum fact get " + KeyArg(key)
 	refused, err := c.Refusals(ctx, record.Plan, sequence)
 	switch {
 	case err != nil:
-		return written{}, err
+		return written{}, cli.Stored(sequence, look, err)
 	case len(refused) > 0:
-		return written{}, cli.Fail(cli.ExitConflict, "sagenbaum fact get "+KeyArg(key),
+		return written{}, cli.Fail(cli.ExitConflict, look,
 			"record %d has no effect: %s", sequence, strings.Join(refused, "; "))
 	case !c.May("fact.get"):
 		return written{Record: sequence}, nil
@@ -206,7 +207,7 @@ func Write(ctx context.Context, c *cli.Client, source ledger.Source, key string,
 	if f := (*cli.Failure)(nil); errors.As(err, &f) && f.Code == cli.ExitNotAllowed {
 		return written{Record: sequence}, nil // credentials that do not say whose they are
 	}
-	return written{sequence, &answer.Fact}, cli.Stored(sequence, err)
+	return written{sequence, &answer.Fact}, cli.Stored(sequence, look, err)
 }
 
 func newFactGet(s *cli.Settings) *cobra.Command {

@@ -87,7 +87,7 @@ func cancelPlan(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string, v
 		answer, err = Settled(ctx, c, id, sequence, answer)
 	}
 	if err != nil {
-		return err
+		return cli.Stored(sequence, "sagenbaum plan show "+id, err)
 	}
 	err = s.Print(cmd, answer, func() {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s %s, cancelled by %s · record %d\n", id,

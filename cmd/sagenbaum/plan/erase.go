@@ -93,7 +93,7 @@ func erase(ctx context.Context, c *cli.Client, id string, v erasing) (erased, er
 	}
 	for deadline := time.Now().Add(v.limit); ; {
 		if plan, err = c.Plan(ctx, id, sequence); err != nil {
-			return erased{}, err
+			return erased{}, cli.Stored(sequence, "sagenbaum plan show "+id, err)
 		}
 		if plan.Erasure == nil {
 			return erased{}, cli.Fail(cli.ExitFailed, "sagenbaum plan show "+id,

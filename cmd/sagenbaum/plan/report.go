@@ -118,7 +118,7 @@ func reportEffect(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action
 	if plan.SecondApprover {
 		answer := ledger.EffectAnswer(record.GetEffectReported(), record.Payload.GetOutput())
 		if result.Proposal, err = waiting(ctx, c, result, answer); err != nil {
-			return err
+			return cli.Stored(result.Record, "sagenbaum plan show "+id, err)
 		}
 	}
 	return cli.Look(s.Print(cmd, result, func() {

@@ -117,7 +117,7 @@ func answerCascade(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string
 	if plan.SecondApprover {
 		now, err := c.Plan(ctx, id, result.Record)
 		if err != nil {
-			return err
+			return cli.Stored(result.Record, "sagenbaum plan show "+id, err)
 		}
 		for _, cut := range cutsOf(now, record.Action, w.lease) {
 			if cut.Proposal != "" {
@@ -128,7 +128,7 @@ func answerCascade(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id string
 	if result.Proposal == "" && w.resume {
 		if result.OutcomeAnswer, err = Settled(ctx, c, id, result.Record,
 			result.OutcomeAnswer); err != nil {
-			return err
+			return cli.Stored(result.Record, "sagenbaum plan show "+id, err)
 		}
 	}
 	err = s.Print(cmd, result, func() { writeCascadeAnswered(cmd, s.Pen(cmd), result, plan, w) })

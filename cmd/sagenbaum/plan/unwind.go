@@ -131,7 +131,7 @@ func unwindPlan(
 	}
 	stop()
 	if err != nil {
-		return err
+		return cli.Stored(result.Record, "sagenbaum plan show "+result.Plan, err)
 	}
 	err = s.Print(cmd, result, func() { writeUnwound(cmd, s.Pen(cmd), result, v) })
 	if err != nil || !v.wait {
@@ -155,7 +155,7 @@ func (v unwinding) request(ctx context.Context, c *cli.Client, id string) (r Unw
 	if err == nil && after.State == ledger.StateCommitted && after.UndoneAs != "" {
 		r.Plan, r.Origin = after.UndoneAs, id
 	}
-	return r, err
+	return r, cli.Stored(r.Record, "sagenbaum plan show "+id, err)
 }
 
 // PartNext is the command that undoes a committed plan which is a part of another one: it is undone

@@ -191,13 +191,13 @@ func giveAnswer(cmd *cobra.Command, s *cli.Settings, c *cli.Client, id, action s
 	}
 	if plan.SecondApprover {
 		if result.Proposal, err = proposal(ctx, c, id, found.Action, result.Record); err != nil {
-			return err
+			return cli.Stored(result.Record, "sagenbaum plan show "+id, err)
 		}
 	}
 	if result.Proposal == "" {
 		if result.OutcomeAnswer, err = plancmd.Settled(ctx, c, id, result.Record,
 			result.OutcomeAnswer); err != nil {
-			return err
+			return cli.Stored(result.Record, "sagenbaum plan show "+id, err)
 		}
 	}
 	err = s.Print(cmd, result,

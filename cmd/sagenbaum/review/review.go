@@ -259,7 +259,7 @@ func give(ctx context.Context, c *cli.Client, by string, record *pb.Record) (Giv
 		return Given{}, cli.Fail(cli.ExitConflict, "sagenbaum review ls",
 			"record %d has no effect: %s", sequence, strings.Join(answer.Refused, "; "))
 	case err != nil:
-		return Given{}, cli.Stored(sequence, err)
+		return Given{}, cli.Stored(sequence, "sagenbaum plan show "+record.Plan, err)
 	}
 	allows := record.GetVerdictGiven().Outcome == pb.VerdictOutcome_VERDICT_OUTCOME_ALLOW
 	if allows && answer.Outcome == api.OutcomeFailed {
