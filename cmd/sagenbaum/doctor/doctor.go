@@ -2,7 +2,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"github.com/sagenbaum/sagenbaum/ledger/jetstream"
 
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/cli"
-	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/mcp/started"
 	"github.com/sagenbaum/sagenbaum/cmd/sagenbaum/render"
 	"github.com/sagenbaum/sagenbaum/proto/api"
 )
@@ -249,51 +247,6 @@ func ExamineMode(v api.Status, now time.Time) Finding {
 			"says what the host waits for (docs/runbook.md, SagenbaumNotHeld)", "%s: %s", v.Mode,
 			cli.Dash(v.Problem)).mayPass(true)
 	}
-}
-
-// workingLong is when a worker that says that it is still at it is worth a look.
-const workingLong = 10 * time.Minute
-
-// ExamineWorkers finds the commands that wait for a worker, or that cannot be sent to one.
-func ExamineWorkers(v api.Status, now time.Time) (findings []Finding) {
-	for _, w := range v.Waiting {
-		since, sent := now.Sub(time.Unix(0, w.SinceNs)), youngAt(w.SinceNs, now)
-		switch {
-		case w.Problem != "" && !w.Working:
-			findings = append(findings, warn("worker", render.NotSentNext,
-				"%s for plan %s action %s waits, not sent in %s: %s", w.Capability, w.Plan, w.Action,
-				render.TriesText(w.Tries), w.Problem).mayPass(sent))
-		case w.Handler != "" && !w.Working:
-			findings = append(findings,
-				warn("handler", "run that agent's function under plan "+w.Plan+" again: its code undoes "+
-					"the action (docs/guide/replay.md)",
-					"plan %s action %s waits for %s: no process offers it in %s", w.Plan, w.Action,
-					w.Handler, render.TriesText(w.Tries)).mayPass(sent))
-		case !w.Working && w.Heard:
-			findings = append(findings,
-				warn("worker", "start a worker for "+w.Capability+" in the queue group workers; whoever "+
-					"listens there is none: a terminal, or a stream that captures the subject",
-					"%s for plan %s waits, a listener and no worker in %s", w.Capability, w.Plan,
-					render.TriesText(w.Tries)).mayPass(sent))
-		case !w.Working:
-			findings = append(findings,
-				warn("worker", cmp.Or(started.Next(w.Capability),
-					"start "+w.Wanted("a worker")+" for "+w.Capability), "%s for plan %s waits, %s in %s",
-					w.Capability, w.Plan, w.Wanted("no worker"), render.TriesText(w.Tries)).mayPass(sent))
-		case since >= workingLong:
-			findings = append(findings,
-				warn("worker", "look at the worker of "+w.Capability+": is it still at it?",
-					"%s for plan %s action %s was sent %s ago, and its worker still says working%s",
-					w.Capability, w.Plan, w.Action, cli.Span(since), w.AskedAgain()))
-		}
-	}
-	if len(findings) > 0 {
-		return findings
-	}
-	if n := len(v.Waiting); n > 0 {
-		return []Finding{ok("worker", "no command waits for a worker, workers are at %d", n)}
-	}
-	return []Finding{ok("worker", "no command waits for a worker")}
 }
 
 // repliesRecent is how long an answer that was refused is worth a look.

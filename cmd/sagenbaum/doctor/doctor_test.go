@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -101,5 +102,36 @@ func TestTheDoctorNamesAWorkerWhoseAnswersDoNotCount(t *testing.T) {
 	const who = "worker old of file.delete, plan p1 action a"
 	if f.State != "warn" || len(f.Details) != 1 || !strings.HasPrefix(f.Details[0], who) {
 		t.Errorf("just now: %+v", f)
+	}
+}
+
+// TestManyCommandsThatWaitAreOneFinding for each capability and cause: with no worker there may be a
+// thousand, and one that can be sent no more for a reason of its own.
+func TestManyCommandsThatWaitAreOneFinding(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_900_000_000, 0)
+	var v api.Status
+	for n := range 990 {
+		v.Waiting = append(v.Waiting, api.Waiting{Capability: "room.free", Plan: fmt.Sprintf("p%03d", n), Action: "a",
+			SinceNs: now.Add(time.Duration(n-1000) * time.Second).UnixNano(), Tries: 3})
+	}
+	v.Waiting[500].SinceNs = now.Add(-time.Hour).UnixNano() // the oldest is named first
+	for n := range 20 {
+		v.Waiting = append(v.Waiting, api.Waiting{Capability: "room.free", Plan: fmt.Sprintf("q%03d", n), Action: "b",
+			Tries: 1, Problem: fmt.Sprintf("no key %d", n)})
+	}
+	findings := ExamineWorkers(v, now)
+	if len(findings) != 2 {
+		t.Fatalf("%d findings", len(findings))
+	}
+	f := findings[0]
+	if !strings.Contains(f.Text, "for plan p500 waits, no worker in 3 tries; 989 more wait likewise") ||
+		f.passing || len(f.Details) != 10 || f.Details[0] != "plan p000 action a, for 16m40s, 3 tries" ||
+		f.Details[9] != "and 980 more: sagenbaum status -o json" {
+		t.Errorf("%+v", f)
+	}
+	if f := findings[1]; !strings.Contains(f.Text, "no key 0; 19 more wait likewise") ||
+		!strings.HasSuffix(f.Details[0], ": no key 1") {
+		t.Errorf("%+v", f)
 	}
 }

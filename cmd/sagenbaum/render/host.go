@@ -166,15 +166,3 @@ func DueText(ns int64, now time.Time) string {
 	}
 	return cli.Relative(ns, now)
 }
-
-// TriesText counts tries.
-func TriesText(n int) string {
-	if n == 1 {
-		return "1 try"
-	}
-	return fmt.Sprintf("%d tries", n)
-}
-
-// NotSentNext is what to do about a command that cannot be sent, beside why.
-const NotSentNext = "mend what is named there, and it is sent by itself within seconds; a key of " +
-	"the tenant that is missing: put its file back, and nothing is lost (docs/guide/keys.md)"

@@ -147,30 +147,36 @@ func WriteStatus(w io.Writer, p cli.Pen, v TenantStatus, now time.Time) {
 
 func writeWaiting(line func(name, format string, args ...any), p cli.Pen, v TenantStatus,
 	now time.Time) {
-	for _, waiting := range v.Waiting {
-		if waiting.Working {
-			line("working", "%s for plan %s action %s: a worker is at it, sent %s%s",
-				waiting.Capability, waiting.Plan, waiting.Action,
-				cli.Relative(waiting.SinceNs, now), waiting.AskedAgain())
-			continue
+	for _, alike := range render.Alike(v.Waiting) {
+		writeOneWaiting(line, p, alike[0], now)
+		for _, text := range render.AlikeTexts(alike, StuckShown, now) {
+			line("likewise", "%s", text)
 		}
-		if waiting.Problem != "" {
-			line("waiting", "%s for plan %s action %s: asked for %s, not sent in %s: %s",
-				p.In("33", waiting.Capability), waiting.Plan, waiting.Action,
-				cli.Relative(waiting.SinceNs, now), render.TriesText(waiting.Tries), waiting.Problem)
-			line("next", "%s", render.NotSentNext)
-			continue
-		}
-		none := waiting.Wanted("no worker")
-		if waiting.Heard {
+	}
+}
+
+func writeOneWaiting(line func(name, format string, args ...any), p cli.Pen, w api.Waiting,
+	now time.Time) {
+	since, next := cli.Relative(w.SinceNs, now), ""
+	switch {
+	case w.Working:
+		line("working", "%s for plan %s action %s: a worker is at it, sent %s%s", w.Capability, w.Plan,
+			w.Action, since, w.AskedAgain())
+	case w.Problem != "":
+		line("waiting", "%s for plan %s action %s: asked for %s, not sent in %s: %s",
+			p.In("33", w.Capability), w.Plan, w.Action, since, render.TriesText(w.Tries), w.Problem)
+		next = render.NotSentNext
+	default:
+		none := w.Wanted("no worker")
+		if w.Heard {
 			none = "a listener and no worker"
 		}
-		line("waiting", "%s for plan %s action %s: sent %s, %s in %s",
-			p.In("33", waiting.Capability), waiting.Plan, waiting.Action,
-			cli.Relative(waiting.SinceNs, now), none, render.TriesText(waiting.Tries))
-		if next := started.Next(waiting.Capability); next != "" {
-			line("next", "%s", cli.Printable(next))
-		}
+		line("waiting", "%s for plan %s action %s: sent %s, %s in %s", p.In("33", w.Capability), w.Plan,
+			w.Action, since, none, render.TriesText(w.Tries))
+		next = cli.Printable(started.Next(w.Capability))
+	}
+	if next != "" {
+		line("next", "%s", next)
 	}
 }
 

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,5 +39,21 @@ func TestTheStatusNamesWhatOfAnswersDoesNotCount(t *testing.T) {
 	if got := out.String(); !strings.Contains(got, "2 fields of workers' answers unread") ||
 		!strings.Contains(got, "of file.delete: refused: reply.code") {
 		t.Errorf("the status is\n%s", got)
+	}
+}
+
+// TestTheStatusNamesSomeOfManyThatWait for the same worker, and says how many there are.
+func TestTheStatusNamesSomeOfManyThatWait(t *testing.T) {
+	var v TenantStatus
+	for n := range 990 {
+		v.Waiting = append(v.Waiting, api.Waiting{Capability: "room.free", Plan: fmt.Sprintf("p%03d", n)},
+			api.Waiting{Capability: "room.book", Plan: fmt.Sprintf("p%03d", n), Working: true})
+	}
+	var out strings.Builder
+	WriteStatus(&out, cli.Pen{}, v, time.Now())
+	got := out.String()
+	if strings.Count(got, "\n") > 50 || strings.Count(got, "and 980 more: sagenbaum status -o json") != 2 ||
+		!strings.Contains(got, "room.free for plan p000") || !strings.Contains(got, "likewise     plan p001 ") {
+		t.Errorf("the status is\n%.4000s", got)
 	}
 }
