@@ -158,7 +158,7 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 			ExamineFold(ctx, c, status))
 	}
 	findings = append(findings, examineCheckpoints(status, hosts, now)...)
-	findings = append(findings, examineSealed(hosts)...)
+	findings = append(findings, examineSealed(hosts, status.Tenant)...)
 	findings = append(findings, examineLimits(status), examineDurable(status), examineDisks(status),
 		examineClock(status, now))
 	findings = append(findings, ExamineWorkers(status, now)...)

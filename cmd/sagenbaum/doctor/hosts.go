@@ -154,13 +154,15 @@ func examineCheckpoints(v api.Status, hosts []api.Host,
 
 // examineSealed names the hosts that could not open what is sealed: an undo that takes it would
 // wait, and one that is due late would be the first to show it.
-func examineSealed(hosts []api.Host) (findings []Finding) {
+func examineSealed(hosts []api.Host, tenant string) (findings []Finding) {
 	for _, h := range hosts {
 		if h.NoTenantKey != "" {
 			findings = append(findings,
 				warn("sealed", "put the master key and the folder of tenants' keys back as they were, "+
 					"before the host is started again: undos that take sealed values wait for them, and "+
-					"fail without (docs/guide/keys.md)", "%s could not open what is sealed: %s", h.Host,
+					"fail without (docs/guide/keys.md); or, where the tenant was erased after this copy of "+
+					"the data was made (docs/guide/backup.md): sagenbaum tenant erase "+tenant,
+					"%s could not open what is sealed: %s", h.Host,
 					h.NoTenantKey))
 		}
 	}

@@ -82,10 +82,18 @@ func TestStatusAndDoctorSayWhatIsSignedAndWhatIsNot(t *testing.T) {
 // TestTheDoctorSaysThatSealedValuesCannotBeOpened, before an undo is due that takes them.
 func TestTheDoctorSaysThatSealedValuesCannotBeOpened(t *testing.T) {
 	t.Parallel()
-	f := examineSealed([]api.Host{{Host: "h1"}, {Host: "h2", NoTenantKey: "the key is not there"}})
+	f := examineSealed([]api.Host{{Host: "h1"}, {Host: "h2", NoTenantKey: "the key is not there"}}, "shop")
 	if len(f) != 1 || f[0].State != "warn" || !strings.Contains(f[0].Text, "h2 could not open what is sealed: the key") ||
 		!strings.Contains(f[0].Next, "docs/guide/keys.md") {
 		t.Errorf("%+v", f)
+	}
+	// a copy of before an erasure lacks the key as well, and putting it back would take that back
+	if again := "sagenbaum tenant erase shop"; !strings.Contains(f[0].Next, again) {
+		t.Errorf("the advice is %s", f[0].Next)
+	}
+	waits := api.Status{Tenant: "shop", Waiting: []api.Waiting{{Capability: "a.b", Tries: 1, Problem: "no key"}}}
+	if f := ExamineWorkers(waits, time.Now()); !strings.Contains(f[0].Next, "sagenbaum tenant erase") {
+		t.Errorf("the advice is %s", f[0].Next)
 	}
 }
 

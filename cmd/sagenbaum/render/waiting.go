@@ -60,4 +60,5 @@ func TriesText(n int) string {
 
 // NotSentNext is what to do about a command that cannot be sent, beside why.
 const NotSentNext = "mend what is named there, and it is sent by itself within seconds; a key of " +
-	"the tenant that is missing: put its file back, and nothing is lost (docs/guide/keys.md)"
+	"the tenant that is missing: put its file back, and nothing is lost (docs/guide/keys.md), or, " +
+	"where the tenant was erased after this copy of the data was made, sagenbaum tenant erase again"
