@@ -4,6 +4,7 @@ package masterkey
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -270,10 +271,17 @@ func Default(folder, data string) ([]byte, error) {
 // moveOut moves the key of an earlier version to file: it is on disk there before it is
 // overwritten where it was.
 func moveOut(file, legacy string) error {
-	text, err := os.ReadFile(legacy)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch _, err := os.Stat(legacy); {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err != nil: // whether it is there cannot be seen
+		data := filepath.Dir(legacy)
+		chown := cli.CommandLine("chown", "-R", cmp.Or(cli.DefaultActor(), "USER"), data,
+			filepath.Dir(file))
+		return fail(cli.ExitFailed, chown+", or serve as the user whose they are",
+			"cannot read the folder %s: %v", data, err)
 	}
+	text, err := os.ReadFile(legacy)
 	cannot := func(err error) error {
 		return fail(cli.ExitFailed, "move it by hand, then start again",
 			"cannot move the master key from %s to %s: %v", legacy, file, err)
