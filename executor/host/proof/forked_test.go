@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -201,4 +202,17 @@ func TestAFileThatWaitsForTheDiskHoldsUpNoTurn(t *testing.T) {
 	if s.Take(); s.ready == nil || s.ready.checkpoint.Size != 1 {
 		t.Errorf("not signed: %+v", s.shown)
 	}
+}
+
+// TestARotationBeforeTheFirstKeySaysHowThereWillBeOne.
+func TestARotationBeforeTheFirstKeySaysHowThereWillBeOne(t *testing.T) {
+	t.Parallel()
+	s := New(Config{Tenant: "t", KeysDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	s.Open(t.Context(), executor.Open(rows.NewMemoryKV(), "t", nil), emptyTiles(t), nil)
+	t.Cleanup(s.Close)
+	s.Rotate(api.RotationQuery{Reason: "early", Actor: "eve"}, true, func(_ api.RotationAnswer, err error) {
+		if err == nil || !strings.Contains(err.Error(), "checkpoint, at the latest serve --sign-after") {
+			t.Errorf("%v", err)
+		}
+	})
 }

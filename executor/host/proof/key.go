@@ -187,7 +187,8 @@ func (k Key) drop() error {
 
 // errNoKey is what inForce returns where a tenant has no key at all, and has signed
 // nothing.
-var errNoKey = errors.New("the tenant has no key yet")
+var errNoKey = errors.New("the tenant has no key yet; its host makes one with the first " +
+	"checkpoint, at the latest serve --sign-after after the first record: ask again then")
 
 // inForce finds the key that signs a tenant's checkpoints: the one that the ledger
 // names, or that has signed the last checkpoint there; before the first of either
