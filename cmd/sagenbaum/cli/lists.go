@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/sagenbaum/sagenbaum/executor/view"
@@ -143,7 +144,18 @@ func (s *Settings) administer(cmd *cobra.Command, limit time.Duration, doing str
 				c.Tenant, v.Problem))
 		}
 		c.Timeout = limit
-		return Failed(doing, lateWork(c.ask(cmd.Context(), verb, question, answer)))
+		ctx, stop := context.WithCancelCause(cmd.Context())
+		defer stop(nil)
+		// A host that was started again knows nothing of the question, and the wait may be an hour.
+		c.Conn.SetReconnectHandler(func(*nats.Conn) {
+			stop(Fail(ExitNoServer, "sagenbaum status, then ask again", "the connection to %s was lost and "+
+				"is back, as when the server is started again: whether it was done is not known", c.Server))
+		})
+		err := lateWork(c.ask(ctx, verb, question, answer))
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return Failed(doing, err)
 	})
 }
 

@@ -66,7 +66,7 @@ when something is lost, dropped or appended again (docs/guide/repair.md).`,
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for the record")
 	cmd.Flags().StringVar(&q.Actor, "actor", cli.DefaultActor(), "`NAME` of the operator who asks")
 	cmd.Flags().DurationVar(&limit, "wait-timeout", limit,
-		"how long to wait at most; the repair goes on after that")
+		"how long to wait at most; the repair goes on after that while the server runs")
 	return cmd
 }
 
