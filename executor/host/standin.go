@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -25,8 +27,8 @@ type StandInConfig struct {
 }
 
 // StandIn answers for tenants while no Host can run, because a disk cannot be written: a
-// question for their status has the reason for an answer, instead of none. It reads and writes
-// nothing.
+// question for their status has the reason for an answer, instead of none, and they are listed. It
+// reads and writes nothing.
 type StandIn struct {
 	cfg  StandInConfig
 	subs []*nats.Subscription
@@ -38,20 +40,26 @@ func NewStandIn(cfg StandInConfig) (*StandIn, error) {
 		cfg.Holder = "this host"
 	}
 	s := &StandIn{cfg: cfg}
+	var err error
+	serve := func(subject, tenant, prefix string) {
+		sub, refused := cfg.Conn.Subscribe(subject, func(m *nats.Msg) {
+			s.answer(m, tenant, strings.TrimPrefix(m.Subject, prefix))
+		})
+		s.subs, err = append(s.subs, sub), errors.Join(err, refused)
+	}
 	for _, tenant := range cfg.Tenants {
 		query, admin := api.QuerySubject(tenant, ""), api.AdminSubject(tenant, "")
-		for subject, prefix := range map[string]string{query + ">": query, admin + ">": admin,
-			api.HostsSubject(tenant): ""} {
-			sub, err := cfg.Conn.Subscribe(subject, func(m *nats.Msg) {
-				s.answer(m, tenant, strings.TrimPrefix(m.Subject, prefix))
-			})
-			if err != nil {
-				s.Close()
-				return nil, err
-			}
-			s.subs = append(s.subs, sub)
-		}
+		serve(query+">", tenant, query)
+		serve(admin+">", tenant, admin)
+		serve(api.HostsSubject(tenant), tenant, "")
 		cfg.Metrics.Tenant(tenant).Mode("", api.ModeDegraded)
+	}
+	if !cfg.Elsewhere {
+		serve(api.ServerSubject(api.TenantLs), "", "")
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
 	}
 	return s, nil
 }
@@ -74,6 +82,8 @@ func (s *StandIn) answer(m *nats.Msg, tenant, verb string) {
 		return
 	case verb == ask.VerbReleased:
 		return
+	case verb == api.ServerSubject(api.TenantLs):
+		answer = api.TenantsAnswer{Tenants: slices.Sorted(slices.Values(s.cfg.Tenants))}
 	case verb == api.TenantHost.Name, verb == api.HostsSubject(tenant):
 		answer = api.HostAnswer{Host: api.Host{Host: s.cfg.Holder, Mode: api.ModeDegraded,
 			Problem: s.cfg.Problem}}

@@ -134,8 +134,13 @@ func examine(ctx context.Context, c *cli.Client, now time.Time, old time.Duratio
 	status, err := c.Status(ctx)
 	// what it would say of the rest follows from that
 	if err == nil && status.Mode == api.ModeDegraded {
-		return []Finding{examineServer(ctx, c, streamInfo{}), ExamineMode(status, now),
-			examineDisks(status)}
+		server, version := examineServer(ctx, c, streamInfo{}), c.Conn.ConnectedServerVersion()
+		if server.wrong() && jetstream.Supported(version) {
+			// what answers while the disk of the ledger cannot be written has no streams
+			server = skipped("server", "", "nats-server %s at %s; not checked: the tenant is degraded",
+				version, c.Server)
+		}
+		return []Finding{server, ExamineMode(status, now), examineDisks(status)}
 	}
 	if err == nil && status.Mode == api.ModeErased {
 		return []Finding{examineServer(ctx, c, streamInfo{}), ExamineMode(status, now)}
