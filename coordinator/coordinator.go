@@ -279,7 +279,8 @@ func (c *Coordinator) back() {
 // where none ever does, the next append tells.
 func (c *Coordinator) compare(had acked) {
 	sum := sha256.Sum256(had.data)
-	query := api.OutcomeQuery{Plan: had.plan, Sequence: had.sequence, Digest: hex.EncodeToString(sum[:])}
+	query := api.OutcomeQuery{Plan: had.plan, Sequence: had.sequence,
+		Digest: hex.EncodeToString(sum[:])}
 	for delay := askDelay; ; delay = min(2*delay, compareDelayMax) {
 		ctx, cancel := context.WithTimeout(context.Background(), c.confirmTimeout)
 		answer, err := ask(ctx, c.bus, c.tenant, api.PlanOutcome, query)

@@ -172,7 +172,8 @@ func (d *Desk) outcome(q api.OutcomeQuery) (answer api.OutcomeAnswer, err error)
 
 // compared says whether the message at a sequence is the one that an agent was told is there. What
 // the stream has no more, as after a repair, is not told.
-func (d *Desk) compared(q api.OutcomeQuery, limit time.Duration) (answer api.OutcomeAnswer, err error) {
+func (d *Desk) compared(q api.OutcomeQuery, limit time.Duration) (answer api.OutcomeAnswer,
+	err error) {
 	if err := d.unfolded(q.Sequence, limit); err != nil {
 		return answer, &api.Problem{Text: err.Error(), Behind: true}
 	}
@@ -187,7 +188,8 @@ func (d *Desk) compared(q api.OutcomeQuery, limit time.Duration) (answer api.Out
 	case errors.As(err, new(*ledger.Halted)):
 		return answer, nil
 	case err != nil:
-		return answer, &api.Problem{Text: fmt.Sprintf("cannot read sequence %d: %v", q.Sequence, err), Again: true}
+		return answer, &api.Problem{Again: true,
+			Text: fmt.Sprintf("cannot read sequence %d: %v", q.Sequence, err)}
 	}
 	sum := sha256.Sum256(m.Data)
 	answer.Other = hex.EncodeToString(sum[:]) != q.Digest
